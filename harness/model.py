@@ -1,0 +1,324 @@
+"""Every noun of the harness, in the order of the flow: suite, case, trial, measurement, outcome, record, run."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+SCHEMA_VERSION = 1
+"""Version of everything written under results/; raised when a reader of the old form would misread the new."""
+
+
+class Noun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Immutable, and strict when read back: an unknown field is an error, never dropped."""
+
+
+def digest_of(value: object) -> str:
+    """Return 16 hex digits that name the content of `value`, independent of the order of its keys."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
+
+
+# --- what is measured ------------------------------------------------------------------------------------------------
+
+
+class Objects(Noun):
+    """How many objects of which size one operation handles."""
+
+    count: int
+    size_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.count * self.size_bytes
+
+
+class Link(Noun):
+    """What stands between client and store; `stream_rate_bytes_per_s` None means unlimited."""
+
+    name: str
+    delay_ms: int = 0
+    """Added before each request is forwarded, so that the first byte of its answer is that much later."""
+    copy_delay_ms: int = 0
+    """In place of `delay_ms` for requests that carry x-amz-copy-source: a server-side copy passes no rate limit."""
+    stream_rate_bytes_per_s: int | None = None
+    """Per stream, downloads and uploads alike."""
+    scaled: bool = False
+    """The rate was, or is to be, derived from the ceiling of the embedded store."""
+
+
+class Settings(Noun):
+    """What every client is told, in words of its own."""
+
+    concurrency: int
+    """Workers of one object's transfer, and objects in flight of a batch."""
+    block_bytes: int | None
+    """Part and range size; None leaves the client's own default."""
+
+
+class Case(Noun):
+    """One thing to measure. Two runs may be compared on a case only when its digest agrees."""
+
+    scenario: str
+    operation: str
+    objects: Objects
+    settings: Settings
+    link: str
+
+    @property
+    def key(self) -> str:
+        """Readable identity, e.g. `read/64MiB/c8/b8MiB`."""
+        size = _compact_bytes(self.objects.size_bytes)
+        shape = size if self.objects.count == 1 else f"{self.objects.count}x{size}"
+        block = "default" if self.settings.block_bytes is None else _compact_bytes(self.settings.block_bytes)
+        return f"{self.scenario}/{shape}/c{self.settings.concurrency}/b{block}"
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self)
+
+
+def _compact_bytes(byte_count: int) -> str:
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if byte_count >= factor and byte_count % factor == 0:
+            return f"{byte_count // factor}{unit}"
+    return f"{byte_count}B"
+
+
+class Scenario(Noun):
+    """One row of a suite file, with its values for the profile that was chosen."""
+
+    name: str
+    title: str
+    operation: str
+    cases: tuple[Case, ...]
+
+
+class Profile(Noun):
+    name: str
+    measured_blocks: int
+    warmup_blocks: int
+
+
+class Suite(Noun):
+    """A suite file read for one profile."""
+
+    name: str
+    title: str
+    profile: Profile
+    clients: tuple[str, ...]
+    baseline: str
+    scenarios: tuple[Scenario, ...]
+    links: tuple[Link, ...]
+    default_link: str
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        return tuple(case for scenario in self.scenarios for case in scenario.cases)
+
+
+class Phase(StrEnum):
+    WARMUP = "warmup"
+    MEASURED = "measured"
+
+
+class Trial(Noun):
+    """One client, one case, once."""
+
+    sequence: int
+    """Place in the realised order of the whole run, from 0."""
+    block: int
+    position: int
+    """Place among the clients of this block and case, from 0."""
+    phase: Phase
+    client: str
+    case: Case
+
+
+# --- what was measured -----------------------------------------------------------------------------------------------
+
+
+class FirstByte(Noun):
+    """First-byte latency: from the end of a request to the first byte of its answer, as the link saw it."""
+
+    request_count: int
+    min_us: int
+    median_us: int
+    max_us: int
+
+
+class Requests(Noun):
+    """What a client really sent in the timed window, from the link's access log."""
+
+    by_method_and_status: dict[str, int]
+    """E.g. {"GET 206": 8}; status 0 is a request that the client gave up before an answer."""
+    received_bytes: int
+    """Request bodies, as the link received them from the client."""
+    sent_bytes: int
+    """Response bodies, as the link sent them to the client."""
+    connection_count: int
+    in_flight_peak: int
+    first_byte: FirstByte | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_method_and_status.values())
+
+
+class Measurement(Noun):
+    """Raw figures of one timed window. What could not be measured is None, never 0."""
+
+    wall_ns: int
+    cpu_user_ns: int
+    cpu_system_ns: int
+    byte_count: int
+    object_count: int
+    rss_base_bytes: int
+    """Resident memory right before the window."""
+    rss_peak_bytes: int
+    """Most resident memory in the window."""
+    threads_base: int
+    threads_peak: int
+    harness_cpu_ns: int
+    """CPU that the harness's own process used while the window was open."""
+    requests: Requests | None
+    """None where no link stands between client and store."""
+
+    @property
+    def cpu_ns(self) -> int:
+        return self.cpu_user_ns + self.cpu_system_ns
+
+
+class FailureKind(StrEnum):
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    NO_ANSWER = "no-answer"
+    NONSENSE = "nonsense"
+    WRONG_BYTES = "wrong-bytes"
+    SETTINGS = "settings-ignored"
+
+
+class Measured(Noun, tag="measured"):
+    measurement: Measurement
+    applied: dict[str, int | str | None]
+    """Settings read back from the client after its construction."""
+    exit_code: int
+    """Of the client's process; a client may abort at interpreter exit with its work done."""
+
+
+class Failed(Noun, tag="failed"):
+    kind: FailureKind
+    reason: str
+    log: str
+    """Last lines that the client's process printed."""
+
+
+class Unsupported(Noun, tag="unsupported"):
+    reason: str
+
+
+Outcome: TypeAlias = Measured | Failed | Unsupported
+
+
+class Record(Noun):
+    """One line of records.jsonl."""
+
+    schema: int
+    run: str
+    trial: Trial
+    client_version: str
+    lock_digest: str
+    started_at: str
+    """UTC, ISO 8601; for reading, never for arithmetic."""
+    outcome: Outcome
+
+
+# --- where and by whom -----------------------------------------------------------------------------------------------
+
+
+class ClientInfo(Noun):
+    """A client as it was found installed."""
+
+    name: str
+    title: str
+    environment: str
+    role: str
+    """`client`, or `instrument` for what measures the harness itself."""
+    version: str
+    python: str
+    packages: dict[str, str]
+    lock_digest: str
+    adapter_digest: str
+    operations: dict[str, str]
+    """Operation to the call that it times, in the client's own words."""
+
+
+class Host(Noun):
+    name: str
+    system: str
+    kernel: str
+    machine: str
+    cpu_model: str
+    cpu_count: int
+    memory_bytes: int
+    python: str
+
+
+class StoreInfo(Noun):
+    kind: str
+    """`embedded`, or `endpoint` for a store that isn't ours."""
+    endpoint: str
+    region: str
+    bucket: str
+    prefix: str
+    versions: dict[str, str]
+    settings: dict[str, str]
+
+
+class Filters(Noun):
+    """What narrowed the run; resuming must narrow it the same way."""
+
+    clients: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+    blocks: int | None = None
+    link: str | None = None
+
+
+class Run(Noun):
+    """run.json: what a reader needs to interpret or repeat a run."""
+
+    schema: int
+    id: str
+    created_at: str
+    command: str
+    bench_version: str
+    bench_commit: str
+    suite: str
+    suite_title: str
+    profile: Profile
+    baseline: str
+    seed: int
+    filters: Filters
+    tls: bool
+    link: Link
+    ceiling_bytes_per_s: int | None
+    """Most that the embedded store delivered through an unlimited link, from which a scaled link takes its rate."""
+    upload_rate_limited: bool
+    """False where the system offers no pacing of uploads (anything but Linux)."""
+    store: StoreInfo
+    host: Host
+    clients: tuple[ClientInfo, ...]
+    cases: tuple[Case, ...]
+    trial_count: int
+    plan_digest: str
+
+
+class RunSet(Noun):
+    """A run and its records, as read back."""
+
+    run: Run
+    records: tuple[Record, ...]
