@@ -1,4 +1,4 @@
-"""Every error that a user can cause or mend. Each says what happened and what to do; the command line catches it once."""
+"""Every error that a user can mend. Each says what happened and what to do; the command line catches it once."""
 
 from __future__ import annotations
 

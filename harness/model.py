@@ -24,7 +24,7 @@ def digest_of(value: object) -> str:
 # --- what is measured ------------------------------------------------------------------------------------------------
 
 
-class Objects(Noun):
+class Objects(Noun, frozen=True):
     """How many objects of which size one operation handles."""
 
     count: int
@@ -35,7 +35,7 @@ class Objects(Noun):
         return self.count * self.size_bytes
 
 
-class Link(Noun):
+class Link(Noun, frozen=True):
     """What stands between client and store; `stream_rate_bytes_per_s` None means unlimited."""
 
     name: str
@@ -49,7 +49,7 @@ class Link(Noun):
     """The rate was, or is to be, derived from the ceiling of the embedded store."""
 
 
-class Settings(Noun):
+class Settings(Noun, frozen=True):
     """What every client is told, in words of its own."""
 
     concurrency: int
@@ -58,7 +58,7 @@ class Settings(Noun):
     """Part and range size; None leaves the client's own default."""
 
 
-class Case(Noun):
+class Case(Noun, frozen=True):
     """One thing to measure. Two runs may be compared on a case only when its digest agrees."""
 
     scenario: str
@@ -87,7 +87,7 @@ def _compact_bytes(byte_count: int) -> str:
     return f"{byte_count}B"
 
 
-class Scenario(Noun):
+class Scenario(Noun, frozen=True):
     """One row of a suite file, with its values for the profile that was chosen."""
 
     name: str
@@ -96,13 +96,13 @@ class Scenario(Noun):
     cases: tuple[Case, ...]
 
 
-class Profile(Noun):
+class Profile(Noun, frozen=True):
     name: str
     measured_blocks: int
     warmup_blocks: int
 
 
-class Suite(Noun):
+class Suite(Noun, frozen=True):
     """A suite file read for one profile."""
 
     name: str
@@ -124,7 +124,7 @@ class Phase(StrEnum):
     MEASURED = "measured"
 
 
-class Trial(Noun):
+class Trial(Noun, frozen=True):
     """One client, one case, once."""
 
     sequence: int
@@ -140,7 +140,7 @@ class Trial(Noun):
 # --- what was measured -----------------------------------------------------------------------------------------------
 
 
-class FirstByte(Noun):
+class FirstByte(Noun, frozen=True):
     """First-byte latency: from the end of a request to the first byte of its answer, as the link saw it."""
 
     request_count: int
@@ -149,7 +149,7 @@ class FirstByte(Noun):
     max_us: int
 
 
-class Requests(Noun):
+class Requests(Noun, frozen=True):
     """What a client really sent in the timed window, from the link's access log."""
 
     by_method_and_status: dict[str, int]
@@ -167,7 +167,7 @@ class Requests(Noun):
         return sum(self.by_method_and_status.values())
 
 
-class Measurement(Noun):
+class Measurement(Noun, frozen=True):
     """Raw figures of one timed window. What could not be measured is None, never 0."""
 
     wall_ns: int
@@ -201,7 +201,7 @@ class FailureKind(StrEnum):
     SETTINGS = "settings-ignored"
 
 
-class Measured(Noun, tag="measured"):
+class Measured(Noun, frozen=True, tag="measured"):
     measurement: Measurement
     applied: dict[str, int | str | None]
     """Settings read back from the client after its construction."""
@@ -209,21 +209,21 @@ class Measured(Noun, tag="measured"):
     """Of the client's process; a client may abort at interpreter exit with its work done."""
 
 
-class Failed(Noun, tag="failed"):
+class Failed(Noun, frozen=True, tag="failed"):
     kind: FailureKind
     reason: str
     log: str
     """Last lines that the client's process printed."""
 
 
-class Unsupported(Noun, tag="unsupported"):
+class Unsupported(Noun, frozen=True, tag="unsupported"):
     reason: str
 
 
 Outcome: TypeAlias = Measured | Failed | Unsupported
 
 
-class Record(Noun):
+class Record(Noun, frozen=True):
     """One line of records.jsonl."""
 
     schema: int
@@ -239,7 +239,7 @@ class Record(Noun):
 # --- where and by whom -----------------------------------------------------------------------------------------------
 
 
-class ClientInfo(Noun):
+class ClientInfo(Noun, frozen=True):
     """A client as it was found installed."""
 
     name: str
@@ -256,7 +256,7 @@ class ClientInfo(Noun):
     """Operation to the call that it times, in the client's own words."""
 
 
-class Host(Noun):
+class Host(Noun, frozen=True):
     name: str
     system: str
     kernel: str
@@ -267,7 +267,7 @@ class Host(Noun):
     python: str
 
 
-class StoreInfo(Noun):
+class StoreInfo(Noun, frozen=True):
     kind: str
     """`embedded`, or `endpoint` for a store that isn't ours."""
     endpoint: str
@@ -278,7 +278,7 @@ class StoreInfo(Noun):
     settings: dict[str, str]
 
 
-class Filters(Noun):
+class Filters(Noun, frozen=True):
     """What narrowed the run; resuming must narrow it the same way."""
 
     clients: tuple[str, ...] = ()
@@ -288,7 +288,7 @@ class Filters(Noun):
     link: str | None = None
 
 
-class Run(Noun):
+class Run(Noun, frozen=True):
     """run.json: what a reader needs to interpret or repeat a run."""
 
     schema: int
@@ -317,7 +317,7 @@ class Run(Noun):
     plan_digest: str
 
 
-class RunSet(Noun):
+class RunSet(Noun, frozen=True):
     """A run and its records, as read back."""
 
     run: Run

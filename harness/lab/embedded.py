@@ -48,7 +48,7 @@ def program(name: str) -> Path:
     if not path.exists():
         raise StoreError(
             f"the program {name!r} of the embedded store is not installed",
-            "Its wheels are for Linux and for macOS on arm64; elsewhere give a store of yours: --bucket, --endpoint-url.",
+            "Its wheels are for Linux and for macOS on arm64; elsewhere give a store of yours: --bucket and --endpoint-url.",
         )
     return path
 
@@ -82,7 +82,9 @@ class EmbeddedStore:
         identities = self._folder / "identities.json"
         identities.write_bytes(msgspec.json.encode(_identities(self.credentials)))
         with self._log.open("wb") as log:
-            self._process = self._session.spawn(self._command(identities), _environment(self._folder), log, cwd=self._folder)
+            self._process = self._session.spawn(
+                self._command(identities), _environment(self._folder), log, cwd=self._folder
+            )
         deadline = time.monotonic() + START_LIMIT_S
         while not self._answers():
             if not self.alive:
@@ -119,7 +121,7 @@ class EmbeddedStore:
         """Have the store give back the room of removed objects; it does so by itself only every quarter of an hour."""
         url = f"http://{LOOPBACK}:{self._ports['master']}/vol/vacuum?garbageThreshold=0.1"
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 answer.read()
         except OSError:
             self.check()
@@ -145,7 +147,11 @@ class EmbeddedStore:
 
 def _identities(credentials: Credentials) -> dict[str, object]:
     key = {"accessKey": credentials.access_key, "secretKey": credentials.secret_key}
-    return {"identities": [{"name": "bench", "credentials": [key], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}
+    return {
+        "identities": [
+            {"name": "bench", "credentials": [key], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+        ]
+    }
 
 
 def _environment(folder: Path) -> Mapping[str, str]:

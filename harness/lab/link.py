@@ -164,7 +164,9 @@ class LinkServer:
     def _send_mark(self, link_name: str, path: str) -> None:
         context = ssl.create_default_context(cafile=str(self.authority_file)) if self.tls else None
         try:
-            with urllib.request.urlopen(self.endpoint_url(link_name) + path, timeout=MARK_LIMIT_S, context=context) as answer:  # noqa: S310
+            with urllib.request.urlopen(  # noqa: S310
+                self.endpoint_url(link_name) + path, timeout=MARK_LIMIT_S, context=context
+            ) as answer:
                 answer.read()
         except OSError as error:
             self.check()
@@ -173,11 +175,13 @@ class LinkServer:
     def _make_certificate(self) -> None:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.authority_file)
-        authority.issue_cert(LOOPBACK, "localhost").private_key_and_cert_chain_pem.write_to_path(self._folder / "server.pem")
+        authority.issue_cert(LOOPBACK, "localhost").private_key_and_cert_chain_pem.write_to_path(
+            self._folder / "server.pem"
+        )
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._admin_port}/ready", timeout=1) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._admin_port}/ready", timeout=1) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -298,7 +302,10 @@ def _connection_manager(link: Link, access_log: Path) -> dict[str, Any]:
                 }
             ],
             "http_filters": [
-                {"name": "envoy.filters.http.fault", "typed_config": _fault(link.delay_ms, link.stream_rate_bytes_per_s)},
+                {
+                    "name": "envoy.filters.http.fault",
+                    "typed_config": _fault(link.delay_ms, link.stream_rate_bytes_per_s),
+                },
                 {
                     "name": "envoy.filters.http.router",
                     "typed_config": {
@@ -326,6 +333,14 @@ def _cluster(link: Link, store_port: int) -> dict[str, Any]:
     }
     if link.stream_rate_bytes_per_s is not None and limits_uploads():
         # HTTP/1 has one request at a time on a connection, so pacing the connection paces the upload.
-        pacing = {"level": 1, "name": SO_MAX_PACING_RATE, "int_value": link.stream_rate_bytes_per_s, "state": "STATE_PREBIND"}
-        cluster["upstream_bind_config"] = {"source_address": {"address": LOOPBACK, "port_value": 0}, "socket_options": [pacing]}
+        pacing = {
+            "level": 1,
+            "name": SO_MAX_PACING_RATE,
+            "int_value": link.stream_rate_bytes_per_s,
+            "state": "STATE_PREBIND",
+        }
+        cluster["upstream_bind_config"] = {
+            "source_address": {"address": LOOPBACK, "port_value": 0},
+            "socket_options": [pacing],
+        }
     return cluster

@@ -1,5 +1,7 @@
-"""The temporary folder and the child processes of one `bench`, and their removal: by itself at the end, or by the next
-`bench` when this one was killed."""
+"""The temporary folder and the child processes of one `bench`, and their removal.
+
+By itself at the end, or by the next `bench` when this one was killed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Session:
 
     def spawn(
         self,
-        command: Sequence[str | Path],
+        command: Sequence[object],
         environment: Mapping[str, str],
         output: IO[bytes] | int,
         **options: object,

@@ -5,7 +5,7 @@
 
 An adapter is one file that defines CLIENTS, a mapping of names to classes with
 
-    OPERATIONS                 operation -> the call that it times, in the client's own words; what is missing is unsupported
+    OPERATIONS                 operation -> the call that it times, in the client's words; what is missing is unsupported
     __init__(connection)       construct the client; see Connection
     applied()                  the settings as read back from the constructed client; None where it has no such setting
     warm_up(bucket, key)       one small request, so that credentials, TLS and service model are in place
@@ -27,8 +27,9 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, NamedTuple
 
 MESSAGE_LIMIT = 2000
 """Characters of an exception's text that are passed on."""
@@ -138,8 +139,14 @@ def timed(operation: Callable[[Job], Any], job: Job) -> tuple[Any, dict[str, int
 
 
 def values_of(result: Any) -> list[Any]:
-    """The single values of a batch call's result; raises the first exception that was returned as a value."""
-    values = list(result.values()) if isinstance(result, dict) else list(result) if isinstance(result, (list, tuple)) else [result]
+    """Return the single values of a call's result; raise the first exception that was returned as a value."""
+    values = (
+        list(result.values())
+        if isinstance(result, dict)
+        else list(result)
+        if isinstance(result, (list, tuple))
+        else [result]
+    )
     for value in values:
         if isinstance(value, BaseException):
             raise value
@@ -147,7 +154,7 @@ def values_of(result: Any) -> list[Any]:
 
 
 def evidence(operation: str, job: Job, result: Any) -> dict[str, Any]:
-    """What the parent needs to check the result against the truth. It knows the truth; this process does not."""
+    """Return what the parent needs to check the result: it knows the truth, and this process does not."""
     if operation == "cat" and isinstance(result, dict):
         by_key = {str(name).removeprefix(job.bucket + "/"): value for name, value in result.items()}
         values_of(by_key)
@@ -190,7 +197,9 @@ def run_trial(adapter_path: str, client_name: str, channel: Channel) -> None:
         payloads = [Path(path).read_bytes() for path in order["payload_paths"]]
         job = job._replace(payloads=payloads)
         gc.collect()
-        channel.send("ready", applied=client.applied(), rss_base_bytes=status_bytes("VmRSS"), threads_base=thread_count())
+        channel.send(
+            "ready", applied=client.applied(), rss_base_bytes=status_bytes("VmRSS"), threads_base=thread_count()
+        )
         if sys.stdin.readline().strip() != "go":
             return  # the parent is gone
         phase = "window"

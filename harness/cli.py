@@ -1,0 +1,420 @@
+"""The command line: parse, call, print, exit. The only place that joins run, records and console."""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import boto3
+import msgspec
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from harness import cost, history, manifest, paths, plan, records, suites
+from harness.console import Progress
+from harness.errors import BenchError, DiskFullError
+from harness.lab import environments, host
+from harness.lab.environments import InstalledClient
+from harness.lab.lab import NO_LINK, Lab, Target, open_lab
+from harness.model import Filters, Link, Run, Suite, Trial
+from harness.report import terminal, view, write_report
+from harness.run import Bench, execute, measure_ceiling, scaled_rate
+
+FLOOR = "floor"
+INTERRUPTED_EXIT_CODE = 130
+
+app = typer.Typer(
+    help="Measure Python S3 clients side by side, record every trial, and read the comparison.\n\n"
+    "Start with `bench run`: it needs nothing but this checkout.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+history_app = typer.Typer(
+    help="Entries that outlive a run: one Markdown page each, derived from its records.", no_args_is_help=True
+)
+store_app = typer.Typer(help="The embedded store, by hand.", no_args_is_help=True)
+app.add_typer(history_app, name="history")
+app.add_typer(store_app, name="store")
+
+out = Console(soft_wrap=False, highlight=False)
+err = Console(stderr=True, highlight=False)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the same numbers as JSON, for scripts.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, a folder, or `latest`.")
+]
+ResultsOption = Annotated[
+    Path, typer.Option("--results", help="Folder of all runs.", show_default="results/ of this checkout")
+]
+
+
+def tell(step: str) -> None:
+    err.print(f"[dim]preparing:[/dim] {step}")
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Option("--suite", help="Which suite of scenarios/ to run.")] = "filesystem",
+    profile: Annotated[str, typer.Option("--profile", help="How much of it: quick, standard or full.")] = "quick",
+    client: Annotated[list[str] | None, typer.Option("--client", help="Only this client; may be repeated.")] = None,
+    scenario: Annotated[
+        list[str] | None, typer.Option("--scenario", help="Only this scenario; may be repeated.")
+    ] = None,
+    size: Annotated[
+        list[str] | None, typer.Option("--size", help='Only this shape, e.g. "64MiB" or "1000x1MiB".')
+    ] = None,
+    blocks: Annotated[
+        int | None, typer.Option("--blocks", min=1, help="Measured blocks, in place of the profile's.")
+    ] = None,
+    link: Annotated[
+        str | None, typer.Option("--link", help="Another link of the suite, in place of its default.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Order of trials and contents. [default: random]")
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Speak TLS to the embedded store, as S3 does.")] = True,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", help="Measure against this bucket, not the embedded store.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", help="Below which the run makes a prefix of its own.")] = "",
+    endpoint_url: Annotated[
+        str | None, typer.Option("--endpoint-url", help="S3-compatible endpoint of --bucket.")
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", help="Region of --bucket. [default: of your AWS settings]")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before using a store that isn't ours.")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="Print what would run, and stop.")] = False,
+    as_json: JsonOption = False,
+    results: ResultsOption = paths.RESULTS,
+) -> None:
+    """Measure: every client on every case, interleaved in blocks, each trial a fresh process.
+
+    On the embedded store nothing needs to be set up. With --bucket it runs against any S3-compatible store, touches
+    nothing but a prefix of its own, and removes it.
+
+    Examples:
+
+        bench run --scenario read --client s3fs --client pyathena-aio --blocks 8
+
+        bench run --profile full --bucket my-bucket --region eu-central-1
+    """
+    target = _target(bucket, prefix, endpoint_url, region, link)
+    filters = Filters(tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link)
+    wanted = _suite(suite, profile, filters, target)
+    chosen_seed = secrets.randbelow(2**31) if seed is None else seed
+    trials = plan.trials(wanted, chosen_seed)
+    if list_only:
+        _print_plan(wanted, trials, as_json)
+        return
+    if target is not None:
+        _confirm(target, trials, yes)
+    run_id = manifest.new_run_id(wanted.name, wanted.profile.name)
+    with host.exclusive(f"run {run_id}"):
+        clients = environments.prepare(paths.ENVS, wanted.clients, tell)
+        with open_lab(target, run_id, tls=tls, tell=tell) as lab:
+            effective, ceiling = _effective_link(lab, wanted, chosen_seed, clients)
+            described = manifest.make(
+                run_id, _command_line(chosen_seed), wanted, trials, chosen_seed, filters, clients, lab.info, effective, ceiling,
+                tls=lab.tls,
+            )  # fmt: skip
+            with _bench(described, lab, clients, trials) as bench, records.create(results, described) as writer:
+                _measure(bench, trials, writer, described)
+    _finish(records.find(results, run_id), as_json)
+
+
+@app.command()
+def resume(run_name: RunArgument, as_json: JsonOption = False, results: ResultsOption = paths.RESULTS) -> None:
+    """Finish an interrupted run: no trial twice. Refused when clients, plan, store or host are no longer the same."""
+    folder = records.find(results, run_name)
+    read = records.read(folder)
+    described = read.run
+    target = _recorded_target(described)
+    wanted = _suite(described.suite, described.profile.name, described.filters, target)
+    trials = plan.trials(wanted, described.seed)
+    done = {record.trial.sequence for record in read.records}
+    left = [trial for trial in trials if trial.sequence not in done]
+    if not left:
+        err.print(f"run {described.id} is complete: {len(done)} of {described.trial_count} trials are recorded")
+        _finish(folder, as_json)
+        return
+    with host.exclusive(f"resumed run {described.id}"):
+        clients = environments.prepare(paths.ENVS, wanted.clients, tell)
+        with open_lab(target, described.id, tls=described.tls, tell=tell) as lab:
+            manifest.refuse_if_changed(described, trials, clients, lab.info)
+            with _bench(described, lab, clients, left) as bench, records.reopen(folder) as writer:
+                _measure(bench, left, writer, described)
+    _finish(folder, as_json)
+
+
+@app.command("list")
+def list_runs(as_json: JsonOption = False, results: ResultsOption = paths.RESULTS) -> None:
+    """List the recorded runs, newest first."""
+    runs = records.list_runs(results)
+    if as_json:
+        sys.stdout.write(
+            json.dumps([{"id": run.id, "created_at": run.created_at, "suite": run.suite} for run in runs]) + "\n"
+        )
+    elif not runs:
+        err.print(f"no runs in {results} yet; `bench run` makes one")
+    for each in runs if not as_json else ():
+        clients = ", ".join(info.name for info in each.clients)
+        out.print(f"{each.id}  {each.trial_count} trials, {len(each.cases)} cases, link {each.link.name}: {clients}")
+
+
+@app.command()
+def show(run_name: RunArgument = "latest", as_json: JsonOption = False, results: ResultsOption = paths.RESULTS) -> None:
+    """Print a run's tables: throughput, CPU, memory, threads, failures."""
+    _show(records.find(results, run_name), as_json)
+
+
+@app.command()
+def report(
+    run_name: RunArgument = "latest",
+    results: ResultsOption = paths.RESULTS,
+    reports: Annotated[
+        Path, typer.Option("--reports", help="Folder of all reports.", show_default="reports/")
+    ] = paths.REPORTS,
+) -> None:
+    """Write reports/RUN/report.md with its figures."""
+    read = records.read(records.find(results, run_name))
+    out.print(str(write_report(read, reports / read.run.id)))
+
+
+@history_app.command("add")
+def history_add(
+    run_name: RunArgument,
+    title: Annotated[str, typer.Option("--title", help="What the entry is about, in one line.")],
+    results: ResultsOption = paths.RESULTS,
+    folder: Annotated[
+        Path, typer.Option("--history", help="Folder of all entries.", show_default="history/")
+    ] = paths.HISTORY,
+) -> None:
+    """Write history/DATE-TITLE.md from a run's records, and the index."""
+    out.print(str(history.add(records.read(records.find(results, run_name)), title, folder)))
+
+
+@history_app.command("check")
+def history_check(
+    results: ResultsOption = paths.RESULTS,
+    folder: Annotated[
+        Path, typer.Option("--history", help="Folder of all entries.", show_default="history/")
+    ] = paths.HISTORY,
+) -> None:
+    """Render every entry anew from its records, and fail on any difference."""
+    differences = history.check(folder, results)
+    for difference in differences:
+        err.print(difference, markup=False)
+    if differences:
+        raise typer.Exit(1)
+    out.print("every entry is what its records say")
+
+
+@store_app.command("serve")
+def store_serve(
+    link: Annotated[
+        str, typer.Option("--link", help="A link of the filesystem suite; its scaled rate is measured first.")
+    ] = "s3",
+    tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Speak TLS, as S3 does.")] = True,
+) -> None:
+    """Run the embedded store and link until Ctrl-C, and print how to use them by hand."""
+    suite = plan.narrow(suites.load(suites.find(paths.SCENARIOS, "filesystem"), None), Filters(link=link), ())
+    with host.exclusive("store serve"):
+        clients = environments.prepare(paths.ENVS, [FLOOR], tell)
+        with open_lab(None, "by-hand", tls=tls, tell=tell) as lab:
+            effective, _ = _effective_link(lab, suite, 0, clients)
+            with lab.link(effective) as server:
+                assert server is not None
+                variables = {"AWS_ENDPOINT_URL": server.endpoint_url(effective.name)} | {
+                    name: value for name, value in lab.client_environment(server).items() if name.startswith(("AWS_ACC", "AWS_SEC", "AWS_REG", "AWS_CA", "SSL"))
+                }  # fmt: skip
+                for name, value in variables.items():
+                    out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+                err.print(f"bucket {lab.info.bucket!r} is there; the store and its data end with Ctrl-C")
+                while True:
+                    lab.check(server)
+                    time.sleep(0.5)
+
+
+def _suite(name: str, profile: str, filters: Filters, target: Target | None) -> Suite:
+    loaded = suites.load(suites.find(paths.SCENARIOS, name), profile)
+    if target is not None:
+        # Nothing of ours stands before a store that isn't ours, and the cases must say so.
+        loaded = msgspec.structs.replace(loaded, links=(NO_LINK,))
+        filters = msgspec.structs.replace(filters, link=NO_LINK.name)
+    return plan.narrow(loaded, filters, tuple(environments.discover(paths.ENVS)))
+
+
+def _target(
+    bucket: str | None, prefix: str, endpoint_url: str | None, region: str | None, link: str | None
+) -> Target | None:
+    if bucket is None:
+        if prefix or endpoint_url or region:
+            raise BenchError(
+                "--prefix, --endpoint-url and --region belong to a store of yours", "Name its bucket too: --bucket."
+            )
+        return None
+    if link is not None:
+        raise BenchError(
+            "--link stands before the embedded store only", "Leave it out: your store is measured as it is."
+        )
+    if endpoint_url is not None and not endpoint_url.startswith(("http://", "https://")):
+        raise BenchError(f"--endpoint-url {endpoint_url!r} is no http:// or https:// address")
+    found = region or boto3.Session().region_name
+    if not found:
+        raise BenchError("the bucket's region is not known", "Give it with --region, or set AWS_REGION.")
+    return Target(bucket, prefix.strip("/"), endpoint_url, found)
+
+
+def _recorded_target(run: Run) -> Target | None:
+    if run.store.kind == "embedded":
+        return None
+    prefix = run.store.prefix.removesuffix(run.id).strip("/")
+    endpoint = None if run.store.endpoint == "Amazon S3" else run.store.endpoint
+    return Target(run.store.bucket, prefix, endpoint, run.store.region)
+
+
+def _confirm(target: Target, trials: Sequence[Trial], yes: bool) -> None:
+    """Say what the run will ask of somebody's store, and ask."""
+    expected = cost.estimate(trials)
+    err.print(
+        f"On bucket {target.bucket!r} at {target.endpoint_url or 'Amazon S3'} this run sends about "
+        f"{expected.write_requests:,} write and {expected.read_requests:,} read requests, moves about "
+        f"{expected.moved_bytes / 2**30:,.1f} GiB, and costs about {expected.usd:.2f} USD in requests at S3's list price; "
+        "transfer out of the bucket's region is not counted. It works below a prefix of its own, and removes it.",
+        markup=False,
+    )
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise BenchError("a store that isn't ours is used only when you agree", "Give --yes where nobody can be asked.")
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def _effective_link(
+    lab: Lab, suite: Suite, seed: int, clients: Mapping[str, InstalledClient]
+) -> tuple[Link, int | None]:
+    """Return the link as it will stand, and the store's ceiling where the link takes its rate from it."""
+    name = suite.default_link
+    if lab.embedded_store is None:
+        return NO_LINK, None
+    link = next(each for each in suite.links if each.name == name)
+    if not link.scaled:
+        return link, None
+    tell("the store's ceiling, for a link that fits this host")
+    floor = clients.get(FLOOR) or environments.prepare(paths.ENVS, [FLOOR], tell)[FLOOR]
+    ceiling = measure_ceiling(lab, floor, seed)
+    rate = scaled_rate(ceiling)
+    tell(f"the store gives {ceiling / 2**20:.0f} MiB/s at most, so the link gives {rate >> 20} MiB/s a stream")
+    return Link(link.name, link.delay_ms, link.copy_delay_ms, rate, scaled=True), ceiling
+
+
+@contextmanager
+def _bench(run: Run, lab: Lab, clients: Mapping[str, InstalledClient], trials: Sequence[Trial]) -> Iterator[Bench]:
+    cases = list(dict.fromkeys(trial.case for trial in trials))
+    shapes = {case.objects for case in cases}
+    # Two sets of each shape on the store and on disk, and what one trial writes.
+    needed_bytes = sum(4 * each.total_bytes for each in shapes) + 2 * max(each.total_bytes for each in shapes)
+    host.require_room(lab.session.folder, needed_bytes, "the run's data")
+    with lab.dataset("data", run.seed) as dataset, lab.link(run.link) as server:
+        dataset.prepare(cases, tell)
+        yield Bench(run.id, lab, server, run.link, dataset, clients)
+
+
+def _measure(bench: Bench, trials: Sequence[Trial], writer: records.RecordWriter, run: Run) -> None:
+    err.print(f"run {run.id}: {len(trials)} trials, link {run.link.name}, seed {run.seed}")
+    progress = Progress(err, run.trial_count, run.trial_count - len(trials))
+    try:
+        with progress.shown():
+            for record in execute(bench, trials):
+                writer.append(record)
+                progress.advance(record)
+    except (KeyboardInterrupt, BenchError):
+        err.print(
+            f"stopped: {progress.done} of {run.trial_count} trials are recorded; go on with `bench resume {run.id}`"
+        )
+        raise
+
+
+def _finish(folder: Path, as_json: bool) -> None:
+    _show(folder, as_json)
+    err.print(f"records: {folder}\nmore: `bench report {folder.name}`, `bench show {folder.name} --json`", markup=False)
+
+
+def _show(folder: Path, as_json: bool) -> None:
+    built = view.build(records.read(folder))
+    if as_json:
+        sys.stdout.write(view.to_json(built) + "\n")
+    else:
+        terminal.render(built, out)
+
+
+def _print_plan(suite: Suite, trials: Sequence[Trial], as_json: bool) -> None:
+    if as_json:
+        cases = [{"case": case.key, "operation": case.operation, "digest": case.digest} for case in suite.cases]
+        sys.stdout.write(json.dumps({"clients": suite.clients, "cases": cases, "trials": len(trials)}) + "\n")
+        return
+    for each in suite.scenarios:
+        out.print(f"{each.name}: {each.title}", markup=False)
+        for case in each.cases:
+            out.print(f"  {case.key}")
+    blocks = f"{suite.profile.measured_blocks} measured and {suite.profile.warmup_blocks} warm-up blocks"
+    out.print(
+        f"{len(suite.cases)} cases, {len(suite.clients)} clients ({', '.join(suite.clients)}), {blocks}: {len(trials)} trials"
+    )
+
+
+def _command_line(seed: int) -> str:
+    """Return the command that repeats this run; a seed that was drawn is written into it."""
+    words = ["bench", *sys.argv[1:]]
+    return shlex.join(words if "--seed" in words else [*words, "--seed", str(seed)])
+
+
+def _fail(error: BenchError) -> NoReturn:
+    err.print(f"bench: {error}", style="red", markup=False, soft_wrap=True)
+    if error.hint:
+        err.print(error.hint, markup=False, soft_wrap=True)
+    sys.exit(error.exit_code)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the command line; every error that a user can mend ends here, in one sentence."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = app(standalone_mode=False)
+    except TyperException as error:
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(BenchError.exit_code)
+    except BenchError as error:
+        _fail(error)
+    except typer.Abort:
+        err.print("stopped; nothing was run")
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    except typer.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail(
+            DiskFullError(
+                "no space is left on the disk", "Free some room; `bench resume` goes on with what was recorded."
+            )
+        )
+    sys.exit(code)

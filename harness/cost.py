@@ -1,0 +1,52 @@
+"""What a run will ask of a store that isn't ours, before it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from harness.lab.dataset import COPIES, LISTS_OR_LOOKS, READS, TO_STORE
+from harness.model import Case, Trial
+
+# Amazon S3 Standard, us-east-1, list prices of November 2026 in dollars for one request.
+WRITE_REQUEST_USD = 0.005 / 1000
+READ_REQUEST_USD = 0.0004 / 1000
+DEFAULT_BLOCK_BYTES = 8 << 20
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    write_requests: int
+    read_requests: int
+    moved_bytes: int
+    """By the clients and by the harness, which prepares every object and reads back every object written."""
+
+    @property
+    def usd(self) -> float:
+        """Requests alone: in the bucket's own region transfer is free."""
+        return self.write_requests * WRITE_REQUEST_USD + self.read_requests * READ_REQUEST_USD
+
+
+def estimate(trials: Sequence[Trial]) -> Estimate:
+    """Estimate, rather too high than too low, what `trials` cost in requests and bytes."""
+    writes = reads = moved = 0
+    for trial in trials:
+        case, requests = trial.case, _requests(trial.case)
+        if case.operation in TO_STORE:
+            # Written once and read back whole by the harness; a copy moves no bytes to the client.
+            writes, reads = writes + requests, reads + case.objects.count + 2
+            moved += case.objects.total_bytes * (1 if case.operation.startswith("copy") else 2)
+        elif case.operation == "rm":
+            writes, reads = writes + case.objects.count + requests, reads + 2
+        else:
+            reads += requests + 2
+            moved += 0 if case.operation in LISTS_OR_LOOKS else case.objects.total_bytes
+    for case in {trial.case.objects: trial.case for trial in trials if trial.case.operation in READS | {"rm"}}.values():
+        writes += COPIES * _requests(case)
+        moved += COPIES * case.objects.total_bytes
+    return Estimate(writes, reads, moved)
+
+
+def _requests(case: Case) -> int:
+    block = case.settings.block_bytes or DEFAULT_BLOCK_BYTES
+    return case.objects.count * (2 + max(1, -(-case.objects.size_bytes // block)))

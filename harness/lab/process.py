@@ -1,0 +1,264 @@
+"""One trial's process: started fresh, ordered, watched from outside, heard on a descriptor of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import psutil
+
+from harness.lab.session import Session, stop_process
+from harness.model import Failed, FailureKind
+from harness.paths import WORKER
+
+SAMPLE_PERIOD_S = 0.005
+ANSWER_LIMIT_BYTES = 8 << 20
+LOG_TAIL_BYTES = 4096
+EXIT_LIMIT_S = 10.0
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="event", forbid_unknown_fields=True):
+    applied: dict[str, int | str | None]
+    rss_base_bytes: int | None
+    threads_base: int | None
+
+
+class Window(msgspec.Struct, frozen=True, tag="window", tag_field="event", forbid_unknown_fields=True):
+    wall_ns: int
+    cpu_user_ns: int
+    cpu_system_ns: int
+    rss_peak_bytes: int | None
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", tag_field="event", forbid_unknown_fields=True):
+    digests: list[str | None] | None = None
+    names: list[str] | None = None
+    sizes: list[int] | None = None
+
+
+class Raised(msgspec.Struct, frozen=True, tag="error", tag_field="event", forbid_unknown_fields=True):
+    phase: str
+    type: str
+    message: str
+
+
+Message: TypeAlias = Ready | Window | Result | Raised
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, and how long it may take."""
+
+    interpreter: Path
+    adapter: Path
+    client: str
+    content: Mapping[str, Any]
+    """The worker's own order, as it reads it from its standard input."""
+    environment: Mapping[str, str]
+    limit_s: float
+    secrets: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A trial that ran to its end; its bytes are not verified yet."""
+
+    ready: Ready
+    window: Window
+    result: Result
+    rss_base_bytes: int
+    rss_peak_bytes: int
+    threads_base: int
+    threads_peak: int
+    harness_cpu_ns: int
+    exit_code: int
+
+
+class _TrialFailedError(Exception):
+    def __init__(self, kind: FailureKind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+@dataclass
+class _Samples:
+    """The most that was seen from outside in the window."""
+
+    threads: int = 0
+    rss_bytes: int = 0
+
+
+class _Process:
+    """The running worker and the reading end of its channel."""
+
+    def __init__(self, session: Session, order: Order, log_path: Path) -> None:
+        self._reading, writing = os.pipe()
+        command = [order.interpreter, "-I", WORKER, "trial", order.adapter, order.client, str(writing)]
+        with log_path.open("wb") as log:
+            self.popen = session.spawn(command, order.environment, log, stdin=subprocess.PIPE, pass_fds=(writing,))
+        os.close(writing)
+        self._deadline = time.monotonic() + order.limit_s
+        self._limit_s = order.limit_s
+        self._buffer = b""
+        self._poll = select.poll()
+        self._poll.register(self._reading, select.POLLIN)
+        self._task_folder = f"/proc/{self.popen.pid}/task"
+        self._outside = None if Path(self._task_folder).exists() else psutil.Process(self.popen.pid)
+
+    def close(self) -> None:
+        stop_process(self.popen, grace_s=1.0)
+        os.close(self._reading)
+        if self.popen.stdin is not None:
+            self.popen.stdin.close()
+
+    def send(self, line: bytes) -> None:
+        assert self.popen.stdin is not None
+        try:
+            self.popen.stdin.write(line + b"\n")
+            self.popen.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def receive(self, samples: _Samples | None = None) -> Message:
+        """Wait for the next message; with `samples`, look at the process every 5 ms meanwhile."""
+        while b"\n" not in self._buffer:
+            if time.monotonic() > self._deadline:
+                raise _TrialFailedError(
+                    FailureKind.TIMEOUT, f"no answer within the trial's limit of {self._limit_s:.0f} s"
+                )
+            period_s = 0.5 if samples is None else SAMPLE_PERIOD_S
+            if self._poll.poll(period_s * 1000):
+                self._fill()
+            elif samples is not None:
+                self._sample(samples)
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            return _decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise _TrialFailedError(FailureKind.NONSENSE, f"the answer is not one of ours: {error}") from error
+
+    def _fill(self) -> None:
+        chunk = os.read(self._reading, 1 << 16)
+        if not chunk:
+            raise self._ended()
+        self._buffer += chunk
+        if len(self._buffer) > ANSWER_LIMIT_BYTES:
+            raise _TrialFailedError(FailureKind.NONSENSE, f"the answer is longer than {ANSWER_LIMIT_BYTES >> 20} MiB")
+
+    def look(self) -> _Samples:
+        samples = _Samples()
+        self._sample(samples)
+        return samples
+
+    def _sample(self, samples: _Samples) -> None:
+        if self._outside is not None:
+            sample_by_psutil(self._outside, samples)
+            return
+        try:
+            # The kernel counts the threads of a process as links of this folder: one cheap call, nothing to parse.
+            samples.threads = max(samples.threads, os.stat(self._task_folder).st_nlink - 2)  # noqa: PTH116
+        except OSError:
+            return
+
+    def _ended(self) -> _TrialFailedError:
+        """Say how a process ended that closed its channel before its answer."""
+        try:
+            code = self.popen.wait(EXIT_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return _TrialFailedError(FailureKind.NO_ANSWER, "the client's process closed its channel without an answer")
+        if code < 0:
+            return _TrialFailedError(FailureKind.KILLED, f"the client's process was ended by signal {-code}")
+        return _TrialFailedError(
+            FailureKind.NO_ANSWER, f"the client's process exited with code {code} without an answer"
+        )
+
+    def exit_code(self) -> int:
+        """Wait for the end of a process that has answered; one that hangs then is ended, and its code says so."""
+        try:
+            return self.popen.wait(EXIT_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            stop_process(self.popen, grace_s=1.0)
+            return self.popen.returncode
+
+
+def sample_by_psutil(process: psutil.Process, samples: _Samples) -> None:
+    """Sample where there is no /proc. Memory too: such a system has no peak that can be reset, so this is the peak."""
+    try:
+        samples.threads = max(samples.threads, process.num_threads())
+        samples.rss_bytes = max(samples.rss_bytes, process.memory_info().rss)
+    except psutil.Error:
+        return
+
+
+def run(session: Session, order: Order, on_ready: Callable[[], None]) -> Answer | Failed:
+    """Run one trial. `on_ready` is called when the client stands ready, right before the window opens."""
+    log_path = session.folder / "trial.log"
+    process = _Process(session, order, log_path)
+    try:
+        return _converse(process, order, on_ready)
+    except _TrialFailedError as error:
+        return Failed(error.kind, redact(str(error), order.secrets), redact(_tail(log_path), order.secrets))
+    finally:
+        process.close()
+
+
+def _converse(process: _Process, order: Order, on_ready: Callable[[], None]) -> Answer:
+    process.send(msgspec.json.encode(order.content))
+    ready = _expect(process.receive(), Ready)
+    on_ready()
+    base, samples = process.look(), _Samples()
+    harness_cpu_before_ns = time.process_time_ns()
+    process.send(b"go")
+    window = _expect(process.receive(samples), Window)
+    harness_cpu_ns = time.process_time_ns() - harness_cpu_before_ns
+    result = _expect(process.receive(), Result)
+    threads_base = ready.threads_base or base.threads
+    rss_base_bytes = ready.rss_base_bytes or base.rss_bytes
+    return Answer(
+        ready=ready,
+        window=window,
+        result=result,
+        rss_base_bytes=rss_base_bytes,
+        rss_peak_bytes=window.rss_peak_bytes or max(samples.rss_bytes, rss_base_bytes),
+        threads_base=threads_base,
+        # A window shorter than one sampling period is never seen from outside.
+        threads_peak=max(samples.threads, threads_base),
+        harness_cpu_ns=harness_cpu_ns,
+        exit_code=process.exit_code(),
+    )
+
+
+def _expect(message: Message, kind: type[Any]) -> Any:
+    if isinstance(message, Raised):
+        reason = f"{message.type} in {message.phase}: {message.message}"
+        raise _TrialFailedError(FailureKind.RAISED, reason)
+    if not isinstance(message, kind):
+        raise _TrialFailedError(FailureKind.NONSENSE, f"expected {kind.__name__}, got {type(message).__name__}")
+    return message
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+        return log.read().decode("utf-8", errors="replace")
+
+
+_SIGNATURE = re.compile(
+    r"(X-Amz-(?:Signature|Credential|Security-Token)=|Signature=|Credential=)[^&\s\"',]+", re.IGNORECASE
+)
+
+
+def redact(text: str, secrets: Sequence[str]) -> str:
+    """Remove credentials, and signatures made with them, from a text that will be written down."""
+    for secret in secrets:
+        text = text.replace(secret, "[redacted]")
+    return _SIGNATURE.sub(r"\1[redacted]", text)

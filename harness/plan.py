@@ -1,0 +1,154 @@
+"""What is run in which order: pure, so that one suite, filter and seed always give the same trials."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import BenchError, UnknownNameError
+from harness.model import Case, Filters, Phase, Scenario, Suite, Trial, digest_of
+
+T = TypeVar("T")
+
+_MIB = 1 << 20
+
+
+def narrow(suite: Suite, filters: Filters, known_clients: Sequence[str] = ()) -> Suite:
+    """Keep what `filters` name; `known_clients` may be named though the suite doesn't list them."""
+    scenarios = _narrow_sizes(_narrow_scenarios(suite.scenarios, filters.scenarios), filters.sizes)
+    narrowed = msgspec.structs.replace(
+        suite, clients=_narrow_clients(suite.clients, filters.clients, known_clients), scenarios=scenarios
+    )
+    if filters.blocks is not None:
+        narrowed = _with_blocks(narrowed, filters.blocks)
+    return narrowed if filters.link is None else _with_link(narrowed, filters.link)
+
+
+def trials(suite: Suite, seed: int) -> tuple[Trial, ...]:
+    """Order a run in randomised complete blocks: each holds each case once, and in it every client once, adjacent.
+
+    Clients of one case are adjacent in time, so that a drift of the host reaches all of them alike. Their order is one
+    permutation a case, its start rotated by block, so that over the blocks each client takes each position as evenly
+    as possible.
+    """
+    return tuple(
+        Trial(sequence, block, position, phase, client, case)
+        for sequence, (block, phase, case, position, client) in enumerate(_places(suite, seed))
+    )
+
+
+def digest(planned: Sequence[Trial]) -> str:
+    return digest_of(planned)
+
+
+def expected_bytes(planned: Iterable[Trial]) -> int:
+    """Return the sum of the bytes of each trial's objects, warm-up included and each trial once.
+
+    It counts what a trial handles, whatever its operation: bytes read, written or copied, and the bytes of objects that
+    are only listed, looked up or deleted, since something must have stored them first. It does not count a second time
+    what a check of content reads back, nor the source that a copy or a download needs beside its result.
+    """
+    return sum(trial.case.objects.total_bytes for trial in planned)
+
+
+def expected_objects(planned: Iterable[Trial]) -> int:
+    """Return the sum of the counts of each trial's objects, on the terms of `expected_bytes`."""
+    return sum(trial.case.objects.count for trial in planned)
+
+
+def time_limit_s(case: Case) -> float:
+    """Return how long a trial may take before it counts as hung: a minute, plus the time of a very slow client."""
+    return 60 + case.objects.total_bytes / _MIB + 0.5 * case.objects.count
+
+
+def shape(case: Case) -> str:
+    """Return the part of a case's key that a size filter matches, e.g. `64MiB` or `200x1MiB`."""
+    return case.key.split("/")[1]
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+def _places(suite: Suite, seed: int) -> Iterator[tuple[int, Phase, Case, int, str]]:
+    for block in range(suite.profile.warmup_blocks + suite.profile.measured_blocks):
+        phase = Phase.WARMUP if block < suite.profile.warmup_blocks else Phase.MEASURED
+        for case in _shuffled(suite.cases, f"{seed}/{block}", lambda case: case.key):
+            for position, client in enumerate(_clients_of(suite.clients, seed, case, block)):
+                yield block, phase, case, position, client
+
+
+def _clients_of(clients: Sequence[str], seed: int, case: Case, block: int) -> list[str]:
+    order = _shuffled(clients, f"{seed}/{case.key}", str)
+    start = block % len(order)
+    return order[start:] + order[:start]
+
+
+def _shuffled(items: Sequence[T], seed: str, name: Callable[[T], str]) -> list[T]:
+    """Sort by one draw per item, seeded by its own name: leaving items out keeps the order of the others."""
+    return sorted(items, key=lambda item: (random.Random(f"{seed}/{name(item)}").random(), name(item)))  # noqa: S311
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+def _narrow_clients(clients: tuple[str, ...], wanted: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
+    if not wanted:
+        return clients
+    there_is = tuple(dict.fromkeys((*clients, *known)))
+    for name in wanted:
+        if name not in there_is:
+            raise UnknownNameError("client", name, there_is)
+    return tuple(name for name in there_is if name in wanted)
+
+
+def _narrow_scenarios(scenarios: tuple[Scenario, ...], wanted: tuple[str, ...]) -> tuple[Scenario, ...]:
+    if not wanted:
+        return scenarios
+    there_is = tuple(scenario.name for scenario in scenarios)
+    for name in wanted:
+        if name not in there_is:
+            raise UnknownNameError("scenario", name, there_is)
+    return tuple(scenario for scenario in scenarios if scenario.name in wanted)
+
+
+def _narrow_sizes(scenarios: tuple[Scenario, ...], sizes: tuple[str, ...]) -> tuple[Scenario, ...]:
+    """Keep cases of these sizes, and scenarios that have any; every size must match in the scenarios left so far."""
+    if not sizes:
+        return scenarios
+    there_is = tuple(dict.fromkeys(shape(case) for scenario in scenarios for case in scenario.cases))
+    wanted = {_plain(size) for size in sizes}
+    for size in sizes:
+        if _plain(size) not in map(_plain, there_is):
+            raise UnknownNameError("size", size, there_is)
+    kept = (
+        _with_cases(each, tuple(case for case in each.cases if _plain(shape(case)) in wanted)) for each in scenarios
+    )
+    return tuple(scenario for scenario in kept if scenario.cases)
+
+
+def _plain(size: str) -> str:
+    return "".join(size.split()).lower()
+
+
+def _with_cases(scenario: Scenario, cases: tuple[Case, ...]) -> Scenario:
+    return msgspec.structs.replace(scenario, cases=cases)
+
+
+def _with_blocks(suite: Suite, blocks: int) -> Suite:
+    if blocks < 1:
+        raise BenchError(f"a run needs at least 1 measured block, not {blocks}")
+    return msgspec.structs.replace(suite, profile=msgspec.structs.replace(suite.profile, measured_blocks=blocks))
+
+
+def _with_link(suite: Suite, link: str) -> Suite:
+    there_is = tuple(each.name for each in suite.links)
+    if link not in there_is:
+        raise UnknownNameError("link", link, there_is)
+    scenarios = tuple(
+        _with_cases(scenario, tuple(msgspec.structs.replace(case, link=link) for case in scenario.cases))
+        for scenario in suite.scenarios
+    )
+    return msgspec.structs.replace(suite, scenarios=scenarios, default_link=link)

@@ -1,0 +1,221 @@
+"""The loop: trials in, records out, one after another. It prints nothing and writes nothing."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness import plan
+from harness.errors import StoreError, StoreLostError
+from harness.lab import link as links
+from harness.lab import process
+from harness.lab.bucket import StoreRefused
+from harness.lab.dataset import LISTS_OR_LOOKS, Dataset, Task
+from harness.lab.environments import InstalledClient
+from harness.lab.lab import Lab
+from harness.lab.link import LinkServer
+from harness.model import (
+    SCHEMA_VERSION,
+    Case,
+    Failed,
+    FailureKind,
+    Link,
+    Measured,
+    Measurement,
+    Objects,
+    Outcome,
+    Phase,
+    Record,
+    Requests,
+    Settings,
+    Trial,
+    Unsupported,
+)
+
+RETRY_MODE = "standard"
+RETRY_ATTEMPTS = 3
+SMALLEST_POOL = 10
+"""Connections; the default of every SDK here. It grows with the concurrency, or the pool is what is measured."""
+
+CALIBRATION_CASE = Case("ceiling", "read", Objects(1, 64 << 20), Settings(8, 8 << 20), "direct")
+CALIBRATION_TRIALS = 3
+STREAMS_WITHIN_HALF = 8
+RATES_MIB_PER_S = (2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90)
+"""Steps of a scaled link, so that two sessions on like hosts get the same link, and may be compared."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that a trial needs, ready and running."""
+
+    run_id: str
+    lab: Lab
+    server: LinkServer | None
+    link: Link
+    dataset: Dataset
+    clients: Mapping[str, InstalledClient]
+    limit_s: Callable[[Case], float] = plan.time_limit_s
+
+
+def execute(bench: Bench, trials: Iterable[Trial]) -> Iterator[Record]:
+    """Run the trials in order and yield each record as soon as it exists."""
+    block = None
+    for trial in trials:
+        if trial.block != block:
+            bench.lab.reclaim()
+            block = trial.block
+        started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        yield _record(bench, trial, started_at, _outcome(bench, trial))
+
+
+def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome) -> Record:
+    info = bench.clients[trial.client].info
+    return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome)
+
+
+def _outcome(bench: Bench, trial: Trial) -> Outcome:
+    if trial.case.operation not in bench.clients[trial.client].info.operations:
+        return Unsupported(f"{trial.client} declares no {trial.case.operation}")
+    try:
+        task = bench.dataset.lay_out(trial)
+        try:
+            return _run(bench, trial, task)
+        finally:
+            bench.dataset.clear(trial, task)
+    except StoreRefused as error:
+        bench.lab.check(bench.server)
+        text = process.redact(str(error), bench.lab.secrets)
+        raise StoreLostError(
+            f"the store no longer serves the harness itself: {text}",
+            "What was measured is kept; `bench resume` goes on from there.",
+        ) from error
+
+
+def _run(bench: Bench, trial: Trial, task: Task) -> Outcome:
+    def mark() -> None:
+        # What the client sent until now was its construction and warm-up; from here on it is the operation's.
+        if bench.server is not None:
+            bench.server.entries_since_mark(bench.link.name)
+
+    answer = process.run(bench.lab.session, _order(bench, trial, task), mark)
+    requests = None if bench.server is None else links.summarise(bench.server.entries_since_mark(bench.link.name))
+    if isinstance(answer, Failed):
+        bench.lab.check(bench.server)
+        return answer
+    ignored = _ignored_settings(trial.case, answer.ready.applied)
+    if ignored:
+        return Failed(FailureKind.SETTINGS, ignored, "")
+    is_null = bench.clients[trial.client].info.role == "null"
+    if not is_null and (failed := bench.dataset.verify(trial, task, answer)):
+        return failed
+    return Measured(_measurement(trial.case, answer, requests, is_null), answer.ready.applied, answer.exit_code)
+
+
+def _order(bench: Bench, trial: Trial, task: Task) -> process.Order:
+    client = bench.clients[trial.client]
+    return process.Order(
+        interpreter=client.environment.interpreter,
+        adapter=client.environment.adapter,
+        client=trial.client,
+        content=_order_content(bench, trial, task),
+        environment=bench.lab.client_environment(bench.server),
+        limit_s=bench.limit_s(trial.case),
+        secrets=bench.lab.secrets,
+    )
+
+
+def _order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
+    settings, info = trial.case.settings, bench.lab.info
+    target_url = None if info.endpoint == "Amazon S3" else info.endpoint
+    connection = {
+        "endpoint_url": target_url if bench.server is None else bench.server.endpoint_url(bench.link.name),
+        "region": info.region,
+        "bucket": info.bucket,
+        "concurrency": settings.concurrency,
+        "block_bytes": settings.block_bytes,
+        "pool_size": pool_size(settings),
+        "retry_mode": RETRY_MODE,
+        "retry_attempts": RETRY_ATTEMPTS,
+    }
+    job = {
+        "bucket": info.bucket,
+        "keys": task.keys,
+        "targets": task.targets,
+        "paths": [str(path) for path in task.paths],
+        "payloads": [],
+        "prefix": task.source.prefix,
+        "concurrency": settings.concurrency,
+        "block_bytes": settings.block_bytes,
+    }
+    return {
+        "operation": trial.case.operation,
+        "connection": connection,
+        "job": job,
+        "warm_up_key": bench.dataset.warm_up_key,
+        "payload_paths": [str(path) for path in task.payload_paths],
+    }
+
+
+def pool_size(settings: Settings) -> int:
+    return max(SMALLEST_POOL, settings.concurrency)
+
+
+def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> str:
+    """Name the settings that the client holds otherwise than it was told; clients ignore misspelt ones in silence."""
+    asked = {
+        "concurrency": case.settings.concurrency,
+        "block_bytes": case.settings.block_bytes,
+        "pool_size": pool_size(case.settings),
+        "retry_mode": RETRY_MODE,
+        "retry_attempts": RETRY_ATTEMPTS,
+    }
+    wrong = [
+        f"{name} is {applied[name]}, not {value}"
+        for name, value in asked.items()
+        if value is not None and applied.get(name) not in (None, value)
+    ]
+    return "; ".join(wrong)
+
+
+def _measurement(case: Case, answer: process.Answer, requests: Requests | None, is_null: bool) -> Measurement:
+    moves = case.operation not in LISTS_OR_LOOKS and not is_null
+    return Measurement(
+        wall_ns=answer.window.wall_ns,
+        cpu_user_ns=answer.window.cpu_user_ns,
+        cpu_system_ns=answer.window.cpu_system_ns,
+        byte_count=case.objects.total_bytes if moves else 0,
+        object_count=0 if is_null else case.objects.count,
+        rss_base_bytes=answer.rss_base_bytes,
+        rss_peak_bytes=answer.rss_peak_bytes,
+        threads_base=answer.threads_base,
+        threads_peak=answer.threads_peak,
+        harness_cpu_ns=answer.harness_cpu_ns,
+        requests=requests,
+    )
+
+
+def measure_ceiling(lab: Lab, floor: InstalledClient, seed: int) -> int:
+    """Measure the most that the embedded store delivers through an unlimited link, in bytes per second.
+
+    The floor client reads 64 MiB in 8 parallel ranges; the median of three trials counts. It includes TLS when the run
+    does, since link and client share this host's processors with the store.
+    """
+    direct, rates = Link("direct"), []
+    with lab.dataset("ceiling", seed) as dataset, lab.link(direct) as server:
+        dataset.prepare([CALIBRATION_CASE], lambda _: None)
+        bench = Bench("ceiling", lab, server, direct, dataset, {floor.info.name: floor})
+        trials = [Trial(n, 0, 0, Phase.WARMUP, floor.info.name, CALIBRATION_CASE) for n in range(CALIBRATION_TRIALS)]
+        for record in execute(bench, trials):
+            if not isinstance(record.outcome, Measured):
+                raise StoreError(f"the store's ceiling can't be measured: {record.outcome.reason}")
+            rates.append(CALIBRATION_CASE.objects.total_bytes * 10**9 // record.outcome.measurement.wall_ns)
+    return sorted(rates)[len(rates) // 2]
+
+
+def scaled_rate(ceiling_bytes_per_s: int) -> int:
+    """Choose the rate a stream at which 8 streams need at most half of the store's ceiling, in bytes per second."""
+    most = ceiling_bytes_per_s / 2 / STREAMS_WITHIN_HALF
+    fitting = [rate << 20 for rate in RATES_MIB_PER_S if rate << 20 <= most]
+    return fitting[-1] if fitting else RATES_MIB_PER_S[0] << 20
