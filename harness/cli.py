@@ -59,14 +59,19 @@ ResultsOption = Annotated[
 ]
 
 
+EnvsOption = Annotated[Path, typer.Option("--envs", help="Folder of the clients.", show_default="envs/ of this checkout")]
+
+
 def tell(step: str) -> None:
     err.print(f"[dim]preparing:[/dim] {step}")
 
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Option("--suite", help="Which suite of scenarios/ to run.")] = "filesystem",
-    profile: Annotated[str, typer.Option("--profile", help="How much of it: quick, standard or full.")] = "quick",
+    suite: Annotated[str, typer.Option("--suite", help="A suite of scenarios/, or the path of a TOML file.")] = "filesystem",
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="How much of it: quick, standard or full. [default: the suite's, quick]")
+    ] = None,
     client: Annotated[list[str] | None, typer.Option("--client", help="Only this client; may be repeated.")] = None,
     scenario: Annotated[
         list[str] | None, typer.Option("--scenario", help="Only this scenario; may be repeated.")
@@ -98,6 +103,7 @@ def run(
     list_only: Annotated[bool, typer.Option("--list", help="Print what would run, and stop.")] = False,
     as_json: JsonOption = False,
     results: ResultsOption = paths.RESULTS,
+    envs: EnvsOption = paths.ENVS,
 ) -> None:
     """Measure: every client on every case, interleaved in blocks, each trial a fresh process.
 
@@ -112,7 +118,7 @@ def run(
     """
     target = _target(bucket, prefix, endpoint_url, region, link)
     filters = Filters(tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link)
-    wanted = _suite(suite, profile, filters, target)
+    wanted = _suite(suite, profile, filters, target, envs)
     chosen_seed = secrets.randbelow(2**31) if seed is None else seed
     trials = plan.trials(wanted, chosen_seed)
     if list_only:
@@ -122,11 +128,11 @@ def run(
         _confirm(target, trials, yes)
     run_id = manifest.new_run_id(wanted.name, wanted.profile.name)
     with host.exclusive(f"run {run_id}"):
-        clients = environments.prepare(paths.ENVS, wanted.clients, tell)
+        clients = environments.prepare(envs, wanted.clients, tell)
         with open_lab(target, run_id, tls=tls, tell=tell) as lab:
             effective, ceiling = _effective_link(lab, wanted, chosen_seed, clients)
             described = manifest.make(
-                run_id, _command_line(chosen_seed), wanted, trials, chosen_seed, filters, clients, lab.info, effective, ceiling,
+                run_id, _command_line(chosen_seed), wanted, suite, trials, chosen_seed, filters, clients, lab.info, effective, ceiling,
                 tls=lab.tls,
             )  # fmt: skip
             with _bench(described, lab, clients, trials) as bench, records.create(results, described) as writer:
@@ -135,13 +141,18 @@ def run(
 
 
 @app.command()
-def resume(run_name: RunArgument, as_json: JsonOption = False, results: ResultsOption = paths.RESULTS) -> None:
+def resume(
+    run_name: RunArgument,
+    as_json: JsonOption = False,
+    results: ResultsOption = paths.RESULTS,
+    envs: EnvsOption = paths.ENVS,
+) -> None:
     """Finish an interrupted run: no trial twice. Refused when clients, plan, store or host are no longer the same."""
     folder = records.find(results, run_name)
     read = records.read(folder)
     described = read.run
     target = _recorded_target(described)
-    wanted = _suite(described.suite, described.profile.name, described.filters, target)
+    wanted = _suite(described.suite_file, described.profile.name, described.filters, target, envs)
     trials = plan.trials(wanted, described.seed)
     done = {record.trial.sequence for record in read.records}
     left = [trial for trial in trials if trial.sequence not in done]
@@ -150,7 +161,7 @@ def resume(run_name: RunArgument, as_json: JsonOption = False, results: ResultsO
         _finish(folder, as_json)
         return
     with host.exclusive(f"resumed run {described.id}"):
-        clients = environments.prepare(paths.ENVS, wanted.clients, tell)
+        clients = environments.prepare(envs, wanted.clients, tell)
         with open_lab(target, described.id, tls=described.tls, tell=tell) as lab:
             manifest.refuse_if_changed(described, trials, clients, lab.info)
             with _bench(described, lab, clients, left) as bench, records.reopen(folder) as writer:
@@ -247,13 +258,14 @@ def store_serve(
                     time.sleep(0.5)
 
 
-def _suite(name: str, profile: str, filters: Filters, target: Target | None) -> Suite:
-    loaded = suites.load(suites.find(paths.SCENARIOS, name), profile)
+def _suite(name: str, profile: str | None, filters: Filters, target: Target | None, envs: Path) -> Suite:
+    path = Path(name) if name.endswith(".toml") else suites.find(paths.SCENARIOS, name)
+    loaded = suites.load(path, profile)
     if target is not None:
         # Nothing of ours stands before a store that isn't ours, and the cases must say so.
         loaded = msgspec.structs.replace(loaded, links=(NO_LINK,))
         filters = msgspec.structs.replace(filters, link=NO_LINK.name)
-    return plan.narrow(loaded, filters, tuple(environments.discover(paths.ENVS)))
+    return plan.narrow(loaded, filters, tuple(environments.discover(envs)))
 
 
 def _target(

@@ -298,6 +298,8 @@ class Run(Noun, frozen=True):
     bench_version: str
     bench_commit: str
     suite: str
+    suite_file: str
+    """As it was named, below scenarios/ or by a path; resuming reads it again."""
     suite_title: str
     profile: Profile
     baseline: str

@@ -1,4 +1,4 @@
-"""The only reader and writer of results/: one folder a run, one line a trial, on the disk before the next trial starts."""
+"""The only reader and writer of results/: one folder a run, one line a trial, on disk before the next trial starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -57,7 +57,7 @@ class RecordWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> RecordWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -121,10 +121,8 @@ def _sync_folder(folder: Path) -> None:
 
 def _refused(error: OSError, folder: Path, *, begun: bool = True) -> BenchError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        saved = f"all earlier records are saved, and `bench resume {folder.name}` goes on."
-        return DiskFullError(
-            f"the disk that holds {folder} is full", f"Make room; {saved if begun else 'nothing was run.'}"
-        )
+        saved = f"what was recorded is safe, and `bench resume {folder.name}` goes on." if begun else "nothing was run."
+        return DiskFullError(f"the disk that holds {folder} is full", f"Make room; {saved}")
     return BenchError(f"{folder} can't be written: {error.strerror}", "Check the folder and its permissions.")
 
 
@@ -153,7 +151,7 @@ def _records(path: Path, run: Run) -> Iterator[Record]:
             raise InvalidFileError(path, place, f"belongs to run {record.run!r}, not to {run.id!r}")
         if trial.sequence in line_of:
             raise InvalidFileError(
-                path, place, f"trial {trial.sequence} is recorded already, in line {line_of[trial.sequence]}"
+                path, place, f"trial {trial.sequence} stands in line {line_of[trial.sequence]} already"
             )
         if trial.case not in cases or trial.client not in clients:
             raise InvalidFileError(path, place, f"{trial.client} on {trial.case.key} is not part of this run")
@@ -174,9 +172,7 @@ def _decode(content: bytes, kind: type[_Noun], path: Path, place: str) -> _Noun:
         if schema == SCHEMA_VERSION:
             return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidFileError(
-            path, place, str(error), "Restore the file; results are only ever appended to."
-        ) from error
+        raise InvalidFileError(path, place, str(error), "Restore the file: results are only appended to.") from error
     raise InvalidFileError(
         path, place, f"has schema version {schema}; this bench reads {SCHEMA_VERSION}", "Use the bench that wrote it."
     )
@@ -211,6 +207,5 @@ def find(results: Path, name: str) -> Path:
 def _names(results: Path) -> list[str]:
     if not results.is_dir():
         return []
-    return sorted(
-        entry.name for entry in results.iterdir() if not entry.name.startswith(".") and (entry / RUN_FILE).is_file()
-    )
+    entries = [entry for entry in results.iterdir() if not entry.name.startswith(".")]
+    return sorted(entry.name for entry in entries if (entry / RUN_FILE).is_file())

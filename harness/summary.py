@@ -50,6 +50,10 @@ def _requested(figure: Callable[[Requests], float | None]) -> Callable[[Record],
     return _measured(lambda m: None if m.requests is None else figure(m.requests))
 
 
+def _first_byte_us(requests: Requests) -> float | None:
+    return requests.first_byte.median_us if requests.first_byte else None
+
+
 def _objects_per_s(record: Record) -> float | None:
     # For a single object that moves bytes it would be the same news as bytes/s, less well told.
     told_by_bytes = record.trial.case.objects.count == 1
@@ -58,7 +62,7 @@ def _objects_per_s(record: Record) -> float | None:
     )(record)
 
 
-# A client that moves nothing (the null client) has neither bytes nor objects, hence no throughput and no cost of either.
+# A client that moves nothing (the null client) has neither bytes nor objects, hence no throughput and no cost of them.
 METRICS: tuple[Metric, ...] = (
     Metric(
         "throughput_bytes_per_s",
@@ -89,7 +93,7 @@ METRICS: tuple[Metric, ...] = (
         "RSS increase",
         "bytes",
         "down",
-        _measured(lambda m: max(m.rss_peak_bytes - m.rss_base_bytes, 0)),
+        _measured(lambda m: m.rss_peak_bytes - m.rss_base_bytes),
     ),
     Metric("threads_peak", "Threads", "count", "down", _measured(lambda m: m.threads_peak)),
     Metric("requests_total", "Requests", "count", "down", _requested(lambda r: r.total)),
@@ -100,7 +104,7 @@ METRICS: tuple[Metric, ...] = (
         "First byte",
         "us",
         "down",
-        _requested(lambda r: r.first_byte.median_us if r.first_byte else None),
+        _requested(_first_byte_us),
     ),
     Metric("harness_cpu_ns", "The harness's own CPU", "ns", "down", _measured(lambda m: m.harness_cpu_ns)),
 )
@@ -121,7 +125,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """One client on one case. `measured` counts trials of measured blocks that succeeded; nothing else enters a spread."""
+    """One client on one case. `measured` counts successful trials of measured blocks; nothing else enters a spread."""
 
     measured: int
     failures: tuple[Failure, ...]
@@ -161,7 +165,7 @@ class Summary:
         return f"{case.key}@{case.link}" if shared else case.key
 
     def throughput(self, case: Case) -> Metric | None:
-        """Return the throughput that this case is about: bytes where any were moved, else objects; None with no result."""
+        """Return the throughput that this case is about: bytes where any were moved, else objects, if any."""
         return next((metric for metric in THROUGHPUTS if self.has(case, metric)), None)
 
     def has(self, case: Case, metric: Metric) -> bool:
@@ -225,7 +229,7 @@ def to_json(summary: Summary) -> str:
         "record_count": summary.record_count,
         "cases": [_case_json(summary, case) for case in run.cases],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def _case_json(summary: Summary, case: Case) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -80,7 +81,7 @@ class LinkServer:
     def __init__(self, session: Session, links: Sequence[Link], store_port: int, *, tls: bool) -> None:
         self.tls = tls
         self._session = session
-        self._folder = session.folder / f"link-{links[0].name}"
+        self._folder = Path(tempfile.mkdtemp(prefix="link-", dir=session.folder))
         self._access_log = self._folder / "access.jsonl"
         self._output = self._folder / "envoy.log"
         self._links = tuple(links)
@@ -100,7 +101,6 @@ class LinkServer:
         return f"{'https' if self.tls else 'http'}://{LOOPBACK}:{self._ports[link_name]}"
 
     def start(self) -> None:
-        self._folder.mkdir()
         self._access_log.touch()
         if self.tls:
             self._make_certificate()

@@ -1,0 +1,637 @@
+"""The one view model: what a report says, as typed cells, before any format. Renderers lay it out and decide nothing."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from harness import summary as summaries
+from harness import units
+from harness.model import Case, ClientInfo, Phase, Run, RunSet
+from harness.statistics import Spread
+from harness.summary import METRIC, Metric, Result, Summary, summarise
+from harness.units import Scale
+
+VERDICT_BLOCKS = 6
+LOG_LINES = 10
+TO = "\N{EN DASH}"
+NOTHING = "\N{EN DASH}"
+OF_TRIALS = f"Median (min{TO}max) of n measured trials."
+
+Place: TypeAlias = Literal["everywhere", "terminal", "document"]
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SpreadCell:
+    spread: Spread
+    unit: str
+    scale: Scale | None = None
+    """None leaves it to the row, or where that has another unit, to the size of the number."""
+    ratio: float | None = None
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class TextCell:
+    text: str
+
+
+@dataclass(frozen=True)
+class FailedCell:
+    """No trial succeeded."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class UnsupportedCell:
+    reason: str
+
+
+@dataclass(frozen=True)
+class AbsentCell:
+    why: str
+
+
+Cell: TypeAlias = SpreadCell | TextCell | FailedCell | UnsupportedCell | AbsentCell
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    cells: tuple[Cell, ...]
+    unit: str | None = None
+    """Of the cells that don't carry another."""
+    scale: Scale | None = None
+    """One for the whole row, so that its numbers can be compared at a glance."""
+    group: str = ""
+    """Rows of one group belong together."""
+
+    ratio_to: str = ""
+    """The client over whose median the ratios are taken."""
+
+    n: int | None = None
+    """Number of values behind a cell that says no other."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what holds for the whole row: unit and n, then what the ratios are to."""
+        unit = [self.scale.label] if self.scale and self.scale.label else []
+        n = [] if self.n is None else [f"n={self.n}"]
+        ratio = [f"ratio to {self.ratio_to}"] if self.ratio_to else []
+        return tuple(filter(None, (", ".join(unit + n), *ratio)))
+
+
+def usual_n(cells: Iterable[Cell]) -> int | None:
+    """Return the number of values behind most cells, and of two as frequent the larger."""
+    counts = Counter(cell.spread.n for cell in cells if isinstance(cell, SpreadCell))
+    return max(counts, key=lambda n: (counts[n], n), default=None)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell in words, for a renderer to lay out."""
+
+    value: str
+    spread: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def show(cell: Cell, row: Row) -> Shown:
+    match cell:
+        case SpreadCell():
+            return _show_spread(cell, row)
+        case TextCell(text=text):
+            return Shown(text)
+        case FailedCell(count=count):
+            return Shown(f"failed ({count})")
+        case UnsupportedCell():
+            return Shown("unsupported")
+        case AbsentCell(why=why):
+            return Shown(why)
+
+
+def _show_spread(cell: SpreadCell, row: Row) -> Shown:
+    of_row = row.scale if cell.scale is None and cell.unit == row.unit else None
+    scale = of_row or cell.scale or units.scale_of(cell.unit, cell.spread.median)
+    value, low, high = (
+        units.in_scale(figure, cell.unit, scale) for figure in (cell.spread.median, cell.spread.low, cell.spread.high)
+    )
+    remarks = [units.ratio(cell.ratio)] if cell.ratio is not None else []
+    remarks += [f"n={cell.spread.n}"] if cell.spread.n != row.n else []
+    remarks += [f"{cell.failed} failed"] if cell.failed else []
+    return Shown(value if of_row else f"{value} {scale.label}".rstrip(), f"({low}{TO}{high})", tuple(remarks))
+
+
+# --- larger parts ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    caption: str
+    label_title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    stacked: bool = False
+    """Value, spread and remarks below each other: for many narrow columns."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Text with something to be shown letter by letter, such as a log."""
+
+    text: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Point:
+    client: str
+    spread: Spread | None
+    remark: str
+    """Said in place of a point."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    scale: Scale
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One operation: a row of panels a case, a column a metric, a line a client."""
+
+    name: str
+    title: str
+    caption: str
+    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    place: Place = "everywhere"
+    paragraphs: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[Note, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    title: str
+    summary: Summary
+    sections: tuple[Section, ...]
+
+
+def to_json(view: View) -> str:
+    """Return the tables' numbers for scripts."""
+    return summaries.to_json(view.summary)
+
+
+# --- text from outside -----------------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """Return `text` on one line, harmless to print: without control characters, escape sequences or reversed writing."""
+    return " ".join(plain_lines(text).split())
+
+
+def plain_lines(text: str) -> str:
+    """Return `text` harmless to print, its lines kept."""
+    without_colours = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", text)
+    return "".join(
+        letter if letter in "\n\t" or not unicodedata.category(letter).startswith("C") else "�"
+        for letter in without_colours.replace("\r\n", "\n").replace("\r", "\n")
+    )
+
+
+# --- building --------------------------------------------------------------------------------------------------------
+
+
+def build(run_set: RunSet) -> View:
+    summary = summarise(run_set)
+    sections = (
+        _overview(summary),
+        _throughput_section(summary),
+        _terminal_cost(summary),
+        *_cost_sections(summary),
+        *_failure_sections(summary),
+        *_unsupported_sections(summary),
+        *_exit_sections(summary),
+        _figure_section(summary),
+        *_surroundings(summary.run),
+        _method(summary.run),
+        _repeat(summary.run),
+    )
+    return View(plain(f"{summary.run.suite_title}: {_client_names(summary.run)}"), summary, sections)
+
+
+def _client_names(run: Run) -> str:
+    names = [client.name for client in run.clients if client.role == "client"] or [c.name for c in run.clients]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _overview(summary: Summary) -> Section:
+    run = summary.run
+    blocks = f"{_counted(run.profile.measured_blocks, 'measured block')}, {run.profile.warmup_blocks} for warm-up"
+    host = f"{run.host.cpu_model}, {_counted(run.host.cpu_count, 'core')}, {units.size(run.host.memory_bytes)}"
+    paragraphs = [
+        f"Run {run.id}: suite {run.suite}, profile {run.profile.name}, {blocks}, baseline {run.baseline}.",
+        f"Link {link_words(run)}.",
+        f"Host {host}.",
+    ]
+    if summary.record_count < run.trial_count:
+        state = f"{summary.record_count} of {run.trial_count} trials are recorded"
+        paragraphs.append(f"Incomplete: {state}; `bench resume {run.id}` goes on.")
+    if not summary.has_baseline:
+        paragraphs.append(f"The baseline, {run.baseline}, took no part, so there are no ratios.")
+    return Section("What this is", paragraphs=tuple(map(plain, paragraphs)))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{units.count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def link_words(run: Run) -> str:
+    link = run.link
+    parts = [f"{link.delay_ms} ms before each answer"] if link.delay_ms else []
+    parts += [f"{link.copy_delay_ms} ms for server-side copies"] if link.copy_delay_ms else []
+    if link.stream_rate_bytes_per_s is not None:
+        parts.append(f"{units.rate(link.stream_rate_bytes_per_s)} per stream" + (" (scaled)" if link.scaled else ""))
+    return f"{link.name}: {', '.join(parts) or 'no delay, no limit'}"
+
+
+# --- throughput ------------------------------------------------------------------------------------------------------
+
+
+def _throughput_section(summary: Summary) -> Section:
+    return Section("Throughput", tables=(throughput_table(summary, summary.run.cases),))
+
+
+def throughput_table(summary: Summary, cases: Sequence[Case]) -> Table:
+    rows = [row for case in cases for row in _throughput_rows(summary, case)]
+    caption = f"{OF_TRIALS} More is better. "
+    if summary.has_baseline:
+        caption += f"The ratio to {summary.run.baseline}, e.g. 2.3x, is a ratio of medians, no interval; "
+        caption += f"no verdict below {VERDICT_BLOCKS} blocks. "
+    if any(client.role == "null" for client in summary.clients):
+        caption += "The null client moves nothing: its wall time is shown."
+    return Table("Throughput", plain(caption), "case", _columns(summary), tuple(rows), stacked=True)
+
+
+def _columns(summary: Summary) -> tuple[str, ...]:
+    return tuple(plain(client.name) for client in summary.clients)
+
+
+def _throughput_rows(summary: Summary, case: Case) -> Iterator[Row]:
+    primary = summary.throughput(case)
+    yield _primary_row(summary, case, primary or METRIC["throughput_bytes_per_s"])
+    objects = METRIC["throughput_objects_per_s"]
+    if primary is not objects and summary.has(case, objects):
+        yield _row(summary, case, objects)
+
+
+def _primary_row(summary: Summary, case: Case, metric: Metric) -> Row:
+    """Return the row that also tells ratios and failures, and has something to say even of the null client."""
+    row = _row(summary, case, metric)
+    pairs = zip(summary.clients, row.cells, strict=True)
+    cells = tuple(_primary_cell(summary, case, client, cell) for client, cell in pairs)
+    with_ratio = any(isinstance(cell, SpreadCell) and cell.ratio is not None for cell in cells)
+    return replace(row, cells=cells, n=usual_n(cells), ratio_to=plain(summary.run.baseline) if with_ratio else "")
+
+
+def _primary_cell(summary: Summary, case: Case, client: ClientInfo, cell: Cell) -> Cell:
+    result = summary.results[case, client.name]
+    if client.role == "null":
+        return _cell(result, METRIC["wall_ns"], client)
+    if not isinstance(cell, SpreadCell):
+        return cell
+    ratio = None if client.name == summary.run.baseline else summary.ratio(case, client.name)
+    return replace(cell, ratio=ratio, failed=result.failed)
+
+
+def _row(summary: Summary, case: Case, metric: Metric) -> Row:
+    cells = tuple(_cell(summary.results[case, client.name], metric, client) for client in summary.clients)
+    scale = _common_scale(summary, case, metric)
+    return Row(plain(summary.label(case)), cells, metric.unit, scale, plain(case.scenario), n=usual_n(cells))
+
+
+def _common_scale(summary: Summary, case: Case, metric: Metric) -> Scale | None:
+    spreads = (summary.results[case, client.name].spreads.get(metric.name) for client in summary.clients)
+    medians = [spread.median for spread in spreads if spread]
+    return units.scale_of(metric.unit, max(medians)) if medians else None
+
+
+def _cell(result: Result, metric: Metric, client: ClientInfo, scale: Scale | None = None) -> Cell:
+    spread = result.spreads.get(metric.name)
+    if spread is not None:
+        return SpreadCell(spread, metric.unit, scale)
+    if result.unsupported is not None:
+        return UnsupportedCell(plain(result.unsupported))
+    if result.failed:
+        return FailedCell(result.failed)
+    return AbsentCell(NOTHING if client.role == "null" or result.measured else "not run")
+
+
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+
+def _cpu(summary: Summary, case: Case) -> Metric:
+    return METRIC["cpu_ns_per_object" if not summary.has(case, METRIC["cpu_ns_per_gib"]) else "cpu_ns_per_gib"]
+
+
+def _terminal_cost(summary: Summary) -> Section:
+    rows = [row for case in summary.run.cases for row in _cost_rows(summary, case)]
+    caption = f"{OF_TRIALS} Less is better."
+    table = Table("CPU, memory, threads", caption, "client", ("CPU", "peak RSS", "threads"), tuple(rows))
+    return Section("Cost", place="terminal", tables=(table,))
+
+
+def _cost_rows(summary: Summary, case: Case) -> Iterator[Row]:
+    metrics = (_cpu(summary, case), METRIC["rss_peak_bytes"], METRIC["threads_peak"])
+    scales = [_common_scale(summary, case, metric) for metric in metrics]
+    cells = {
+        client.name: tuple(
+            _cell(summary.results[case, client.name], metric, client, scale)
+            for metric, scale in zip(metrics, scales, strict=True)
+        )
+        for client in summary.clients
+    }
+    n = usual_n(cell for row in cells.values() for cell in row)
+    group = plain(summary.label(case)) + (f", n={n}" if n else "")
+    for name, row in cells.items():
+        yield Row(plain(name), row, group=group, n=n)
+
+
+_COSTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("Wall time", ("wall_ns",), "Of the timed window. Less is better."),
+    (
+        "CPU",
+        ("cpu_ns_per_gib", "cpu_ns_per_object"),
+        (
+            "User and system time of the client's process for each GiB that was moved, or for each object where no bytes are. "
+            "Less is better."
+        ),
+    ),
+    ("Peak memory", ("rss_peak_bytes",), "Most resident memory in the timed window. Less is better."),
+    (
+        "Memory increase",
+        ("rss_increase_bytes",),
+        "Peak resident memory less what was resident right before the window. Less is better.",
+    ),
+    ("Threads", ("threads_peak",), "Most threads of the client's process in the window. Less is better."),
+    ("Requests", ("requests_total",), "What a client really sent in the window, as the link saw it."),
+    ("Connections", ("connection_count",), "Connections that carried them."),
+    ("Requests in flight", ("in_flight_peak",), "Most at one time, as the link saw it."),
+    (
+        "First byte",
+        ("first_byte_median_us",),
+        "From the end of a request to the first byte of its answer: each trial's median.",
+    ),
+    ("The harness itself", ("harness_cpu_ns",), "CPU that the harness's own process used while the window was open."),
+)
+
+
+def _cost_sections(summary: Summary) -> Iterator[Section]:
+    for title, names, caption in _COSTS:
+        rows = [
+            _row(summary, case, METRIC[name])
+            for case in summary.run.cases
+            for name in names
+            if summary.has(case, METRIC[name])
+        ]
+        if rows:
+            full = f"{OF_TRIALS} {caption}"
+            table = Table(title, full, "case", _columns(summary), tuple(rows), stacked=True)
+            yield Section(title, place="document", tables=(table,))
+
+
+# --- what did not go well --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Cause:
+    client: str
+    case: str
+    kind: str
+    reason: str
+
+
+def _failure_sections(summary: Summary) -> Iterator[Section]:
+    found: dict[_Cause, list[summaries.Failure]] = {}
+    for case, client, result in _results(summary):
+        for failure in result.failures:
+            cause = _Cause(client.name, summary.label(case), failure.kind, failure.reason)
+            found.setdefault(cause, []).append(failure)
+    if not found:
+        return
+    rows = [Row(plain(cause.client), _failure_cells(cause, failures)) for cause, failures in found.items()]
+    table = Table(
+        "Failures",
+        "A failed trial is no throughput. It is counted by kind, and left out of every median and spread.",
+        "client",
+        ("case", "kind", "measured", "warm-up", "reason"),
+        tuple(rows),
+    )
+    notes = [_log_note(cause, failures[0]) for cause, failures in found.items() if failures[0].log.strip()]
+    yield Section("Failures", tables=(table,), notes=tuple(notes))
+
+
+def _failure_cells(cause: _Cause, failures: Sequence[summaries.Failure]) -> tuple[Cell, ...]:
+    measured = sum(failure.phase is Phase.MEASURED for failure in failures)
+    words = (cause.case, cause.kind, str(measured), str(len(failures) - measured), cause.reason)
+    return tuple(TextCell(plain(word)) for word in words)
+
+
+def _log_note(cause: _Cause, failure: summaries.Failure) -> Note:
+    lines = plain_lines(failure.log).strip("\n").splitlines()
+    place = f"{cause.client} on {cause.case}, {failure.phase} block {failure.block}, trial {failure.trial}"
+    return Note(plain(f"{place}: last lines of its log"), "\n".join(lines[-LOG_LINES:]))
+
+
+def _unsupported_sections(summary: Summary) -> Iterator[Section]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for case, client, result in _results(summary):
+        if result.unsupported is not None:
+            found.setdefault((client.name, result.unsupported), []).append(summary.label(case))
+    if found:
+        rows = [
+            Row(plain(client), (TextCell(plain(reason)), TextCell(plain(", ".join(cases)))))
+            for (client, reason), cases in found.items()
+        ]
+        caption = "Not offered by the client, hence not measured. This is no failure."
+        table = Table("Unsupported", caption, "client", ("reason", "cases"), tuple(rows))
+        yield Section("Unsupported", tables=(table,))
+
+
+def _exit_sections(summary: Summary) -> Iterator[Section]:
+    lines = [
+        f"{client.name} on {summary.label(case)}: {_counted(count, 'measured trial')} left with exit code {code}."
+        for case, client, result in _results(summary)
+        for code, count in result.exit_codes.items()
+    ]
+    if lines:
+        why = "Their work was done and verified, so they count; but a process that ends like this is worth knowing of."
+        yield Section("Exit codes", paragraphs=(why, *map(plain, lines)))
+
+
+def _results(summary: Summary) -> Iterator[tuple[Case, ClientInfo, Result]]:
+    for case in summary.run.cases:
+        for client in summary.clients:
+            yield case, client, summary.results[case, client.name]
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _figure_section(summary: Summary) -> Section:
+    operations = dict.fromkeys(case.operation for case in summary.run.cases)
+    figures = (_figure(summary, operation) for operation in operations)
+    return Section("Figures", place="document", figures=tuple(figure for figure in figures if figure.rows))
+
+
+def _figure(summary: Summary, operation: str) -> Figure:
+    cases = [case for case in summary.run.cases if case.operation == operation and summary.throughput(case)]
+    rows = [(plain(summary.label(case)), tuple(_panels(summary, case))) for case in cases]
+    caption = "Points are medians, whiskers reach from the least to the most of the n measured trials."
+    return Figure(_slug(operation), plain(operation), caption, tuple(rows))
+
+
+def _panels(summary: Summary, case: Case) -> Iterator[Panel]:
+    throughput = summary.throughput(case)
+    assert throughput is not None
+    for title, metric in (
+        ("Throughput", throughput),
+        ("CPU", _cpu(summary, case)),
+        ("Peak RSS", METRIC["rss_peak_bytes"]),
+    ):
+        points = tuple(_point(summary.results[case, client.name], metric, client) for client in summary.clients)
+        highest = max((point.spread.median for point in points if point.spread), default=0)
+        scale = units.scale_of(metric.unit, highest)
+        yield Panel(f"{title}, {scale.label}", scale, points)
+
+
+def _point(result: Result, metric: Metric, client: ClientInfo) -> Point:
+    cell = _cell(result, metric, client)
+    spread = cell.spread if isinstance(cell, SpreadCell) else None
+    return Point(plain(client.name), spread, "" if spread else show(cell, Row("", ())).value)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "operation"
+
+
+# --- where, who, how -------------------------------------------------------------------------------------------------
+
+
+def _facts(title: str, facts: Iterable[tuple[str, str]]) -> Table:
+    rows = tuple(Row(plain(name), (TextCell(plain(text)),)) for name, text in facts if text)
+    return Table(title, "", "", ("",), rows)
+
+
+def _surroundings(run: Run) -> Iterator[Section]:
+    yield Section("Host, store and link", place="document", tables=(_facts("Host, store and link", _where(run)),))
+    yield Section("Clients", place="document", tables=tuple(_client_tables(run)))
+
+
+def _where(run: Run) -> Iterator[tuple[str, str]]:
+    host, store = run.host, run.store
+    yield "Host", f"{host.name}: {host.cpu_model}, {_counted(host.cpu_count, 'core')}, {units.size(host.memory_bytes)}"
+    yield "System", f"{host.system} {host.kernel} on {host.machine}, Python {host.python} for the harness"
+    yield "Store", f"{store.kind}, {store.endpoint}, region {store.region}, bucket {store.bucket}"
+    yield "Versions", _pairs(store.versions)
+    yield "Store settings", _pairs(store.settings)
+    yield "Link", link_words(run)
+    yield "Ceiling", _ceiling(run)
+    yield "Uploads", _uploads(run)
+    yield "TLS", "yes" if run.tls else "no"
+    yield "Harness", f"bench {run.bench_version}, commit {run.bench_commit}"
+
+
+def _ceiling(run: Run) -> str:
+    if run.ceiling_bytes_per_s is None:
+        return "not measured: the link takes no rate from it"
+    return f"{units.rate(run.ceiling_bytes_per_s)} is the most that the store gave through an unlimited link"
+
+
+def _uploads(run: Run) -> str:
+    if run.link.stream_rate_bytes_per_s is None:
+        return ""
+    return "limited like downloads" if run.upload_rate_limited else "not limited: this system paces no uploads"
+
+
+def _pairs(pairs: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in pairs.items())
+
+
+def _client_tables(run: Run) -> Iterator[Table]:
+    texts: tuple[tuple[str, Callable[[ClientInfo], str]], ...] = (
+        ("version", lambda client: client.version or NOTHING),
+        ("botocore", lambda client: client.packages.get("botocore", NOTHING)),
+        ("Python", lambda client: client.python),
+        ("role", lambda client: client.role),
+        ("what it is", lambda client: client.title),
+    )
+    rows = [Row(plain(c.name), tuple(TextCell(plain(of(c))) for _, of in texts)) for c in run.clients]
+    yield Table("Clients", "", "client", tuple(title for title, _ in texts), tuple(rows))
+    operations = dict.fromkeys(case.operation for case in run.cases)
+    calls = [
+        Row(plain(name), tuple(TextCell(plain(client.operations.get(name, NOTHING))) for client in run.clients))
+        for name in operations
+    ]
+    columns = tuple(plain(client.name) for client in run.clients)
+    yield Table("What is timed", "The call of each client that the window holds.", "operation", columns, tuple(calls))
+
+
+def _method(run: Run) -> Section:
+    blocks, warm_up = run.profile.measured_blocks, run.profile.warmup_blocks
+    return Section(
+        "Method",
+        place="document",
+        paragraphs=(
+            (
+                "Each trial is one fresh process of the client's own environment, so memory, threads and connections never "
+                "reach the next."
+            ),
+            (
+                "The timed window holds the operation and nothing else. Import, construction and one small request come before "
+                "it; content is verified after it, outside the window."
+            ),
+            (
+                "Order: randomised blocks. A block holds every client once on every case, the clients of a case next to each "
+                "other in time, and which one starts changes with the block."
+            ),
+            (
+                f"This run has {_counted(blocks, 'measured block')} and {warm_up} for warm-up. Warm-up is recorded and left out "
+                "of every number here."
+            ),
+            f"A ratio is one of medians. It has no interval, and below {VERDICT_BLOCKS} blocks nothing is decided by it.",
+        ),
+    )
+
+
+def _repeat(run: Run) -> Section:
+    locks = {client.environment: client.lock_digest for client in run.clients}
+    facts = _facts(
+        "What must be the same",
+        (
+            ("Seed", str(run.seed)),
+            ("Harness", f"bench {run.bench_version}, commit {run.bench_commit}"),
+            ("Plan", f"{run.plan_digest}, {_counted(run.trial_count, 'trial')}"),
+            ("Locks", _pairs(locks)),
+            ("Adapters", _pairs({client.name: client.adapter_digest for client in run.clients})),
+        ),
+    )
+    note = Note("The command that was given, with the seed that was used:", plain(run.command))
+    return Section("How to repeat this run", place="document", notes=(note,), tables=(facts,))
