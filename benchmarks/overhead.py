@@ -35,9 +35,7 @@ def harness_cpu_share(run_set: RunSet) -> tuple[float, int]:
 
 def null_windows_ns(run_set: RunSet) -> list[int]:
     null = {info.name for info in run_set.run.clients if info.role == "null"}
-    return sorted(
-        outcome.measurement.wall_ns for record, outcome in measured(run_set) if record.trial.client in null
-    )
+    return sorted(outcome.measurement.wall_ns for record, outcome in measured(run_set) if record.trial.client in null)
 
 
 def window_share(run_set: RunSet) -> tuple[float, float, float]:

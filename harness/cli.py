@@ -59,7 +59,9 @@ ResultsOption = Annotated[
 ]
 
 
-EnvsOption = Annotated[Path, typer.Option("--envs", help="Folder of the clients.", show_default="envs/ of this checkout")]
+EnvsOption = Annotated[
+    Path, typer.Option("--envs", help="Folder of the clients.", show_default="envs/ of this checkout")
+]
 
 
 def tell(step: str) -> None:
@@ -68,9 +70,12 @@ def tell(step: str) -> None:
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Option("--suite", help="A suite of scenarios/, or the path of a TOML file.")] = "filesystem",
+    suite: Annotated[
+        str, typer.Option("--suite", help="A suite of scenarios/, or the path of a TOML file.")
+    ] = "filesystem",
     profile: Annotated[
-        str | None, typer.Option("--profile", help="How much of it: quick, standard or full. [default: the suite's, quick]")
+        str | None,
+        typer.Option("--profile", help="How much of it: quick, standard or full. [default: the suite's, quick]"),
     ] = None,
     client: Annotated[list[str] | None, typer.Option("--client", help="Only this client; may be repeated.")] = None,
     scenario: Annotated[

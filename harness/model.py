@@ -246,7 +246,7 @@ class ClientInfo(Noun, frozen=True):
     title: str
     environment: str
     role: str
-    """`client`, or `instrument` for what measures the harness itself."""
+    """`client`, or of the instrument itself: `floor` does the least work, `null` does none and moves nothing."""
     version: str
     python: str
     packages: dict[str, str]

@@ -44,16 +44,15 @@ def _section(section: Section) -> Iterator[str]:
     yield f"## {escape(section.title)}"
     for paragraph in section.paragraphs:
         yield escape(paragraph)
-    for note in section.notes:
-        yield _note(note)
     for laid_out in section.tables:
         if len(section.tables) > 1 and laid_out.title != section.title:
             yield f"### {escape(laid_out.title)}"
         yield table(laid_out)
+    for note in section.notes:
+        yield _note(note)
     for figure in section.figures:
         yield f"### {escape(figure.title)}"
         yield f"![{escape(figure.title)}: medians and spreads]({FIGURES_FOLDER}/{figure.name}.png)"
-        yield escape(figure.caption)
 
 
 def _note(note: Note) -> str:

@@ -186,6 +186,10 @@ class Section:
     notes: tuple[Note, ...] = ()
     figures: tuple[Figure, ...] = ()
 
+    @property
+    def says_something(self) -> bool:
+        return bool(self.paragraphs or self.tables or self.notes or self.figures)
+
 
 @dataclass(frozen=True)
 class View:
@@ -234,7 +238,8 @@ def build(run_set: RunSet) -> View:
         _method(summary.run),
         _repeat(summary.run),
     )
-    return View(plain(f"{summary.run.suite_title}: {_client_names(summary.run)}"), summary, sections)
+    title = plain(f"{summary.run.suite_title}: {_client_names(summary.run)}")
+    return View(title, summary, tuple(section for section in sections if section.says_something))
 
 
 def _client_names(run: Run) -> str:
@@ -322,13 +327,15 @@ def _primary_cell(summary: Summary, case: Case, client: ClientInfo, cell: Cell) 
 
 
 def _row(summary: Summary, case: Case, metric: Metric) -> Row:
-    cells = tuple(_cell(summary.results[case, client.name], metric, client) for client in summary.clients)
     scale = _common_scale(summary, case, metric)
+    cells = tuple(_cell(summary.results[case, client.name], metric, client) for client in summary.clients)
     return Row(plain(summary.label(case)), cells, metric.unit, scale, plain(case.scenario), n=usual_n(cells))
 
 
 def _common_scale(summary: Summary, case: Case, metric: Metric) -> Scale | None:
-    spreads = (summary.results[case, client.name].spreads.get(metric.name) for client in summary.clients)
+    # The null client is orders of magnitude away: in a scale of the others its time would be a row of zeros.
+    compared = [client.name for client in summary.clients if client.role != "null"]
+    spreads = (summary.results[case, name].spreads.get(metric.name) for name in compared)
     medians = [spread.median for spread in spreads if spread]
     return units.scale_of(metric.unit, max(medians)) if medians else None
 
@@ -336,7 +343,8 @@ def _common_scale(summary: Summary, case: Case, metric: Metric) -> Scale | None:
 def _cell(result: Result, metric: Metric, client: ClientInfo, scale: Scale | None = None) -> Cell:
     spread = result.spreads.get(metric.name)
     if spread is not None:
-        return SpreadCell(spread, metric.unit, scale)
+        own = units.scale_of(metric.unit, spread.median) if client.role == "null" else scale
+        return SpreadCell(spread, metric.unit, own)
     if result.unsupported is not None:
         return UnsupportedCell(plain(result.unsupported))
     if result.failed:
@@ -371,7 +379,8 @@ def _cost_rows(summary: Summary, case: Case) -> Iterator[Row]:
     n = usual_n(cell for row in cells.values() for cell in row)
     group = plain(summary.label(case)) + (f", n={n}" if n else "")
     for name, row in cells.items():
-        yield Row(plain(name), row, group=group, n=n)
+        own = usual_n(row)
+        yield Row(plain(name) + (f", n={own}" if own not in {None, n} else ""), row, group=group, n=own)
 
 
 _COSTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -495,17 +504,20 @@ def _results(summary: Summary) -> Iterator[tuple[Case, ClientInfo, Result]]:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
+WHISKERS = "Points are medians, whiskers reach from the least to the most of the n measured trials."
+
+
 def _figure_section(summary: Summary) -> Section:
     operations = dict.fromkeys(case.operation for case in summary.run.cases)
     figures = (_figure(summary, operation) for operation in operations)
-    return Section("Figures", place="document", figures=tuple(figure for figure in figures if figure.rows))
+    drawn = tuple(figure for figure in figures if figure.rows)
+    return Section("Figures", place="document", paragraphs=(WHISKERS,) if drawn else (), figures=drawn)
 
 
 def _figure(summary: Summary, operation: str) -> Figure:
     cases = [case for case in summary.run.cases if case.operation == operation and summary.throughput(case)]
     rows = [(plain(summary.label(case)), tuple(_panels(summary, case))) for case in cases]
-    caption = "Points are medians, whiskers reach from the least to the most of the n measured trials."
-    return Figure(_slug(operation), plain(operation), caption, tuple(rows))
+    return Figure(_slug(operation), plain(operation), WHISKERS, tuple(rows))
 
 
 def _panels(summary: Summary, case: Case) -> Iterator[Panel]:
@@ -519,13 +531,15 @@ def _panels(summary: Summary, case: Case) -> Iterator[Panel]:
         points = tuple(_point(summary.results[case, client.name], metric, client) for client in summary.clients)
         highest = max((point.spread.median for point in points if point.spread), default=0)
         scale = units.scale_of(metric.unit, highest)
-        yield Panel(f"{title}, {scale.label}", scale, points)
+        better = "more" if metric.better == "up" else "less"
+        yield Panel(f"{title}, {scale.label} ({better} is better)", scale, points)
 
 
 def _point(result: Result, metric: Metric, client: ClientInfo) -> Point:
     cell = _cell(result, metric, client)
-    spread = cell.spread if isinstance(cell, SpreadCell) else None
-    return Point(plain(client.name), spread, "" if spread else show(cell, Row("", ())).value)
+    if isinstance(cell, SpreadCell):
+        return Point(plain(client.name), cell.spread, "")
+    return Point(plain(client.name), None, "moves nothing" if client.role == "null" else show(cell, Row("", ())).value)
 
 
 def _slug(text: str) -> str:

@@ -27,12 +27,14 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 MESSAGE_LIMIT = 2000
 """Characters of an exception's text that are passed on."""
+
+PIECE_BYTES = 1 << 20
 
 
 class Connection(NamedTuple):
@@ -64,6 +66,12 @@ class Job(NamedTuple):
         """Run `call` on each item in a pool of `concurrency` threads: the same pool for every client that needs one."""
         with concurrent.futures.ThreadPoolExecutor(self.concurrency) as pool:
             return list(pool.map(call, items))
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the first payload in pieces of 1 MiB, as a program writes to a file: given whole, it would be one part."""
+        view = memoryview(self.payloads[0])
+        for start in range(0, len(view), PIECE_BYTES):
+            yield view[start : start + PIECE_BYTES]
 
 
 def load_adapter(path: str) -> Any:
@@ -155,6 +163,8 @@ def values_of(result: Any) -> list[Any]:
 
 def evidence(operation: str, job: Job, result: Any) -> dict[str, Any]:
     """Return what the parent needs to check the result: it knows the truth, and this process does not."""
+    if result is None:
+        return {}
     if operation == "cat" and isinstance(result, dict):
         by_key = {str(name).removeprefix(job.bucket + "/"): value for name, value in result.items()}
         values_of(by_key)

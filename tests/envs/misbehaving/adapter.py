@@ -36,9 +36,7 @@ def signed_get(connection: Any, bucket: str, key: str) -> bytes:
         secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
     signature = hmac.new(secret, to_sign.encode(), hashlib.sha256).hexdigest()
     credential = f"{os.environ['AWS_ACCESS_KEY_ID']}/{scope}"
-    headers["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"
-    )
+    headers["authorization"] = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"
     if url.scheme == "https":
         server: Any = http.client.HTTPSConnection(url.netloc, context=ssl.create_default_context())
     else:

@@ -1,0 +1,281 @@
+"""The command line from the outside: what works, what is refused, what survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness import records
+from harness.lab import session
+from harness.model import Measured, Phase
+from tests.conftest import ENVS, TINY
+
+BENCH = Path(sys.executable).parent / "bench"
+RUN = ("run", "--suite", str(TINY), "--envs", str(ENVS), "--seed", "5")
+
+
+def bench(*arguments: str, timeout_s: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BENCH, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False,
+        env=os.environ | environment, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def start(results: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [BENCH, *RUN, "--results", str(results), *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def wait_for_records(results: Path, count: int, limit_s: float = 120) -> Path:
+    """Wait until a run has recorded `count` trials, and return its folder."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        for path in results.glob("*/records.jsonl"):
+            if path.read_bytes().count(b"\n") >= count:
+                return path.parent
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} records within {limit_s} s")
+
+
+def lab_processes(temporary_folder: Path) -> list[psutil.Process]:
+    return [
+        p for folder in temporary_folder.glob(session.FOLDER_PREFIX + "*") for p in session.marked_processes(folder)
+    ]
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a run and return what it said."""
+    _, said = process.communicate(timeout=120)
+    return said
+
+
+def test_a_run_prints_a_table_and_can_be_read_again(results: Path, tmp_path: Path) -> None:
+    ran = bench(*RUN, "--client", "behaves", "--client", "raises", "--results", str(results))
+    assert ran.returncode == 0, ran.stderr
+    assert "read/1MiB" in ran.stdout
+    assert "no bytes today" in ran.stdout
+    shown = bench("show", "latest", "--results", str(results))
+    assert shown.stdout == ran.stdout
+    numbers = json.loads(bench("show", "--json", "--results", str(results)).stdout)
+    assert numbers
+    listed = bench("list", "--results", str(results))
+    assert "behaves" in listed.stdout
+    reported = bench("report", "--results", str(results), "--reports", str(tmp_path / "reports"))
+    page = Path(reported.stdout.strip().replace("\n", ""))
+    assert page.name == "report.md"
+    assert "no bytes today" in page.read_text()
+
+
+def test_the_same_seed_repeats_the_order(results: Path) -> None:
+    for _ in range(2):
+        assert (
+            bench(
+                *RUN, "--scenario", "read", "--client", "behaves", "--client", "noisy", "--results", str(results)
+            ).returncode
+            == 0
+        )
+    orders = [
+        [(record.trial.case.key, record.trial.client) for record in records.read(folder).records]
+        for folder in results.iterdir()
+    ]
+    assert len(orders) == 2
+    assert orders[0] == orders[1]
+
+
+def test_list_says_what_would_run_and_runs_nothing(results: Path) -> None:
+    listed = bench(*RUN, "--list", "--results", str(results))
+    assert listed.returncode == 0
+    assert "read/1MiB/c8/b8MiB" in listed.stdout
+    assert not results.exists()
+
+
+def test_a_killed_run_is_resumed_with_every_trial_once_and_nothing_left_behind(
+    results: Path, temporary_folder: Path
+) -> None:
+    process = start(results, "--scenario", "read", "--client", "slow", "--client", "behaves", "--blocks", "6")
+    folder = wait_for_records(results, 3)
+    process.kill()
+    end(process)
+    assert lab_processes(temporary_folder)
+    before = records.read(folder).records
+    assert 3 <= len(before) < 12
+    resumed = bench("resume", folder.name, "--results", str(results), "--envs", str(ENVS))
+    assert resumed.returncode == 0, resumed.stderr
+    after = records.read(folder)
+    assert after.records[: len(before)] == before
+    assert [record.trial.sequence for record in after.records] == list(range(12))
+    assert not lab_processes(temporary_folder)
+    again = bench("resume", folder.name, "--results", str(results), "--envs", str(ENVS))
+    assert "is complete" in again.stderr
+    assert records.read(folder) == after
+
+
+def test_resuming_refuses_what_has_changed_and_says_what(results: Path) -> None:
+    process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "20")
+    folder = wait_for_records(results, 1)
+    process.kill()
+    end(process)
+    manifest = folder / "run.json"
+    manifest.write_text(re.sub(r'("cpu_count": )\d+', r"\g<1>999", manifest.read_text()))
+    refused = bench("resume", folder.name, "--results", str(results), "--envs", str(ENVS))
+    assert refused.returncode == 2
+    assert "host cpu_count: 999 then" in refused.stderr.replace("\n", " ")
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(results: Path, temporary_folder: Path) -> None:
+    process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "50")
+    folder = wait_for_records(results, 2)
+    process.send_signal(signal.SIGINT)
+    said = end(process)
+    assert process.returncode == 130
+    assert f"bench resume {folder.name}" in said.replace("\n", " ")
+    assert "Traceback" not in said
+    assert not lab_processes(temporary_folder)
+    assert len(records.read(folder).records) >= 2
+
+
+@pytest.mark.parametrize("victim", ["weed", "envoy"])
+def test_the_death_of_store_or_link_ends_the_run_with_code_3(
+    results: Path, temporary_folder: Path, victim: str
+) -> None:
+    process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "50")
+    folder = wait_for_records(results, 2)
+    for each in lab_processes(temporary_folder):
+        if victim in each.name():
+            each.kill()
+    said = end(process)
+    assert process.returncode == 3, said
+    assert "died" in said
+    assert "bench resume" in said
+    assert "Traceback" not in said
+    assert all(isinstance(record.outcome, Measured) for record in records.read(folder).records)
+
+
+def test_a_second_run_on_the_host_is_refused(results: Path) -> None:
+    process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "50")
+    folder = wait_for_records(results, 1)
+    second = bench(*RUN, "--results", str(results))
+    process.send_signal(signal.SIGINT)
+    end(process)
+    assert second.returncode == 2
+    assert f"run {folder.name}" in second.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "--suite", "nosuch"), "There is: filesystem"),
+        (("run", "--client", "nosuch"), "s3fs"),
+        (("run", "--scenario", "nosuch"), "get_file"),
+        (("run", "--size", "3 MiB"), "32MiB"),
+        (("run", "--size", "x"), "x"),
+        (("run", "--link", "nosuch"), "s3-scaled"),
+        (("run", "--profile", "nosuch"), "standard"),
+        (("run", "--blocks", "0"), "--blocks"),
+        (("run", "--nosuch"), "--nosuch"),
+        (("run", "--endpoint-url", "http://127.0.0.1:1"), "--bucket"),
+        (("run", "--bucket", "b", "--region", "r", "--endpoint-url", "ftp://x"), "http://"),
+        (("run", "--bucket", "b", "--region", "r", "--link", "s3"), "--link"),
+        (("run", "--bucket", "b", "--region", "r", "--endpoint-url", "http://127.0.0.1:1"), "--yes"),
+        (("show", "nosuch"), "nosuch"),
+        (("resume", "nosuch"), "nosuch"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_sentence_and_code_2(
+    results: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    refused = bench(*arguments, "--results", str(results))
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not results.exists()
+
+
+@pytest.fixture(scope="module")
+def foreign_store(temporary_folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A store that isn't ours: its address, and the variables that a user of it has set."""
+    from harness.lab.bucket import Bucket
+    from harness.lab.embedded import REGION, EmbeddedStore
+
+    with session.open_session() as opened:
+        store = EmbeddedStore(opened)
+        store.start()
+        bucket = Bucket(store.endpoint_url, REGION, store.credentials, "theirs", "keep")
+        bucket.create()
+        bucket.put("keep/me", b"theirs")
+        yield store.endpoint_url, store.credentials.environment
+        assert list(bucket.sizes("keep/")) == ["keep/me"]
+        bucket.close()
+        store.stop()
+
+
+def on_foreign(endpoint_url: str, bucket: str = "theirs", region: str = "us-east-1") -> tuple[str, ...]:
+    return (*RUN, "--client", "behaves", "--bucket", bucket, "--endpoint-url", endpoint_url, "--region", region)
+
+
+def test_a_store_that_is_not_ours_is_used_below_one_prefix_and_left_as_it_was(
+    results: Path, foreign_store: tuple[str, dict[str, str]]
+) -> None:
+    from harness.lab.bucket import Bucket
+    from harness.lab.embedded import Credentials
+
+    endpoint_url, variables = foreign_store
+    ran = bench(*on_foreign(endpoint_url), "--prefix", "mine", "--yes", "--results", str(results), **variables)
+    assert ran.returncode == 0, ran.stderr
+    assert "USD" in ran.stderr
+    (folder,) = results.iterdir()
+    read = records.read(folder)
+    assert read.run.store.prefix == f"mine/{folder.name}"
+    assert [r for r in read.records if r.trial.phase is Phase.MEASURED and isinstance(r.outcome, Measured)]
+    credentials = Credentials(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"])
+    bucket = Bucket(endpoint_url, "us-east-1", credentials, "theirs", "mine")
+    assert not bucket.sizes("mine/")
+    bucket.close()
+    written = (folder / "run.json").read_text() + (folder / "records.jsonl").read_text() + ran.stdout + ran.stderr
+    assert not [secret for secret in credentials.secrets if secret in written]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "variables", "words"),
+    [
+        ("nosuch", {}, "there is no bucket"),
+        ("theirs", {"AWS_ACCESS_KEY_ID": "WRONG"}, "credentials"),
+        ("theirs", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "credentials"),
+    ],
+)
+def test_a_store_that_refuses_is_told_before_anything_is_written(
+    results: Path, foreign_store: tuple[str, dict[str, str]], bucket: str, variables: dict[str, str], words: str
+) -> None:
+    endpoint_url, theirs = foreign_store
+    refused = bench(*on_foreign(endpoint_url, bucket), "--yes", "--results", str(results), **(theirs | variables))
+    assert refused.returncode == 2, refused.stderr
+    assert words in refused.stderr.replace("\n", " ")
+    assert "Traceback" not in refused.stderr
+    assert not results.exists()
+
+
+def test_an_unreachable_endpoint_is_told(results: Path) -> None:
+    variables = {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "B"}
+    refused = bench(*on_foreign("http://127.0.0.1:1"), "--yes", "--results", str(results), **variables)
+    assert refused.returncode == 2
+    assert "can't be reached" in refused.stderr
+    assert not results.exists()
