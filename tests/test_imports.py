@@ -47,7 +47,7 @@ def imports_of(path: Path) -> set[str]:
 MODULES = [path for path in HARNESS.rglob("*.py") if "worker" not in path.parts and path != HARNESS / "__init__.py"]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: module_of(path))
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
 def test_imports_go_down_only(path: Path) -> None:
     module = module_of(path)
     for imported in imports_of(path):
