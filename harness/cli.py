@@ -28,7 +28,7 @@ from harness.lab.environments import InstalledClient
 from harness.lab.lab import NO_LINK, Lab, Target, open_lab
 from harness.model import Filters, Link, Run, Suite, Trial
 from harness.report import terminal, view, write_report
-from harness.run import Bench, execute, measure_ceiling, scaled_rate
+from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceiling, scaled_rate
 
 FLOOR = "floor"
 INTERRUPTED_EXIT_CODE = 130
@@ -48,7 +48,8 @@ app.add_typer(history_app, name="history")
 app.add_typer(store_app, name="store")
 
 out = Console(soft_wrap=False, highlight=False)
-err = Console(stderr=True, highlight=False)
+# Messages hold commands to copy, so no line is broken but by the terminal itself.
+err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the same numbers as JSON, for scripts.")]
 RunArgument = Annotated[
@@ -341,8 +342,10 @@ def _effective_link(
 def _bench(run: Run, lab: Lab, clients: Mapping[str, InstalledClient], trials: Sequence[Trial]) -> Iterator[Bench]:
     cases = list(dict.fromkeys(trial.case for trial in trials))
     shapes = {case.objects for case in cases}
-    # Two sets of each shape on the store and on disk, and what one trial writes.
-    needed_bytes = sum(4 * each.total_bytes for each in shapes) + 2 * max(each.total_bytes for each in shapes)
+    # Two sets of each shape on the store and on disk, what one trial writes, and removed objects not yet reclaimed.
+    largest_bytes = max(each.total_bytes for each in shapes)
+    garbage_bytes = min(GARBAGE_LIMIT_BYTES, sum(trial.case.objects.total_bytes for trial in trials))
+    needed_bytes = sum(4 * each.total_bytes for each in shapes) + 2 * largest_bytes + 2 * garbage_bytes
     host.require_room(lab.session.folder, needed_bytes, "the run's data")
     with lab.dataset("data", run.seed) as dataset, lab.link(run.link) as server:
         dataset.prepare(cases, tell)
@@ -399,9 +402,9 @@ def _command_line(seed: int) -> str:
 
 
 def _fail(error: BenchError) -> NoReturn:
-    err.print(f"bench: {error}", style="red", markup=False, soft_wrap=True)
+    err.print(f"bench: {error}", style="red", markup=False)
     if error.hint:
-        err.print(error.hint, markup=False, soft_wrap=True)
+        err.print(error.hint, markup=False)
     sys.exit(error.exit_code)
 
 

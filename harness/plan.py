@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -42,21 +42,6 @@ def trials(suite: Suite, seed: int) -> tuple[Trial, ...]:
 
 def digest(planned: Sequence[Trial]) -> str:
     return digest_of(planned)
-
-
-def expected_bytes(planned: Iterable[Trial]) -> int:
-    """Return the sum of the bytes of each trial's objects, warm-up included and each trial once.
-
-    It counts what a trial handles, whatever its operation: bytes read, written or copied, and the bytes of objects that
-    are only listed, looked up or deleted, since something must have stored them first. It does not count a second time
-    what a check of content reads back, nor the source that a copy or a download needs beside its result.
-    """
-    return sum(trial.case.objects.total_bytes for trial in planned)
-
-
-def expected_objects(planned: Iterable[Trial]) -> int:
-    """Return the sum of the counts of each trial's objects, on the terms of `expected_bytes`."""
-    return sum(trial.case.objects.count for trial in planned)
 
 
 def time_limit_s(case: Case) -> float:

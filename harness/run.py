@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 from harness import plan
 from harness.errors import StoreError, StoreLostError
 from harness.lab import link as links
-from harness.lab import process
 from harness.lab.bucket import StoreRefused
-from harness.lab.dataset import LISTS_OR_LOOKS, Dataset, Task
+from harness.lab.dataset import LISTS_OR_LOOKS, TO_STORE, Dataset, Task
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import Lab
 from harness.lab.link import LinkServer
+from harness.lab.process import Answer, Order, Program, TrialProcess, redact
 from harness.model import (
     SCHEMA_VERSION,
     Case,
@@ -39,6 +40,9 @@ RETRY_ATTEMPTS = 3
 SMALLEST_POOL = 10
 """Connections; the default of every SDK here. It grows with the concurrency, or the pool is what is measured."""
 
+GARBAGE_LIMIT_BYTES = 4 << 30
+"""Removed objects whose room the embedded store is asked to give back, between two trials; it takes some seconds."""
+
 CALIBRATION_CASE = Case("ceiling", "read", Objects(1, 64 << 20), Settings(8, 8 << 20), "direct")
 CALIBRATION_TRIALS = 3
 STREAMS_WITHIN_HALF = 8
@@ -61,13 +65,59 @@ class Bench:
 
 def execute(bench: Bench, trials: Iterable[Trial]) -> Iterator[Record]:
     """Run the trials in order and yield each record as soon as it exists."""
-    block = None
-    for trial in trials:
-        if trial.block != block:
-            bench.lab.reclaim()
-            block = trial.block
-        started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        yield _record(bench, trial, started_at, _outcome(bench, trial))
+    starter, garbage_bytes = _Starter(bench), 0
+    try:
+        for trial, following in _with_next(trials):
+            if garbage_bytes > GARBAGE_LIMIT_BYTES:
+                bench.lab.reclaim()
+                garbage_bytes = 0
+            garbage_bytes += trial.case.objects.total_bytes if trial.case.operation in TO_STORE | {"rm"} else 0
+            started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            yield _record(bench, trial, started_at, _outcome(bench, starter, trial, following))
+    finally:
+        starter.close()
+
+
+def _with_next(trials: Iterable[Trial]) -> Iterator[tuple[Trial, Trial | None]]:
+    firsts, seconds = itertools.tee(trials)
+    return itertools.zip_longest(firsts, itertools.islice(seconds, 1, None))
+
+
+class _Starter:
+    """Starts the process of the next trial as soon as the window of the current one has closed.
+
+    Its imports then run while the current trial is checked and cleared away. No process but the one that is measured
+    lives while a window is open.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._ahead: tuple[Trial, TrialProcess] | None = None
+
+    def take(self, trial: Trial) -> TrialProcess:
+        if self._ahead is None or self._ahead[0] != trial:
+            self.close()
+            self.start(trial)
+        assert self._ahead is not None
+        _, process = self._ahead
+        self._ahead = None
+        return process
+
+    def start(self, trial: Trial) -> None:
+        bench, client = self._bench, self._bench.clients[trial.client]
+        program = Program(
+            interpreter=client.environment.interpreter,
+            adapter=client.environment.adapter,
+            client=trial.client,
+            environment=bench.lab.client_environment(bench.server),
+            secrets=bench.lab.secrets,
+        )
+        self._ahead = trial, TrialProcess(bench.lab.session, program)
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead[1].close()
+            self._ahead = None
 
 
 def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome) -> Record:
@@ -75,55 +125,55 @@ def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome) -> Re
     return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome)
 
 
-def _outcome(bench: Bench, trial: Trial) -> Outcome:
-    if trial.case.operation not in bench.clients[trial.client].info.operations:
+def _offers(bench: Bench, trial: Trial) -> bool:
+    return trial.case.operation in bench.clients[trial.client].info.operations
+
+
+def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | None) -> Outcome:
+    if not _offers(bench, trial):
         return Unsupported(f"{trial.client} declares no {trial.case.operation}")
+
+    def start_next() -> None:
+        if following is not None and _offers(bench, following):
+            starter.start(following)
+
+    process = starter.take(trial)
     try:
         task = bench.dataset.lay_out(trial)
         try:
-            return _run(bench, trial, task)
+            return _run(bench, process, trial, task, start_next)
         finally:
             bench.dataset.clear(trial, task)
     except StoreRefused as error:
         bench.lab.check(bench.server)
-        text = process.redact(str(error), bench.lab.secrets)
+        text = redact(str(error), bench.lab.secrets)
         raise StoreLostError(
             f"the store no longer serves the harness itself: {text}",
             "What was measured is kept; `bench resume` goes on from there.",
         ) from error
+    finally:
+        process.close()
 
 
-def _run(bench: Bench, trial: Trial, task: Task) -> Outcome:
+def _run(bench: Bench, process: TrialProcess, trial: Trial, task: Task, start_next: Callable[[], None]) -> Outcome:
     def mark() -> None:
         # What the client sent until now was its construction and warm-up; from here on it is the operation's.
         if bench.server is not None:
             bench.server.entries_since_mark(bench.link.name)
 
-    answer = process.run(bench.lab.session, _order(bench, trial, task), mark)
+    order = Order(_order_content(bench, trial, task), bench.limit_s(trial.case))
+    answer = process.run(order, mark, start_next)
     requests = None if bench.server is None else links.summarise(bench.server.entries_since_mark(bench.link.name))
     if isinstance(answer, Failed):
         bench.lab.check(bench.server)
         return answer
-    ignored = _ignored_settings(trial.case, answer.ready.applied)
+    ignored = _ignored_settings(trial.case, answer.applied)
     if ignored:
         return Failed(FailureKind.SETTINGS, ignored, "")
     is_null = bench.clients[trial.client].info.role == "null"
     if not is_null and (failed := bench.dataset.verify(trial, task, answer)):
         return failed
-    return Measured(_measurement(trial.case, answer, requests, is_null), answer.ready.applied, answer.exit_code)
-
-
-def _order(bench: Bench, trial: Trial, task: Task) -> process.Order:
-    client = bench.clients[trial.client]
-    return process.Order(
-        interpreter=client.environment.interpreter,
-        adapter=client.environment.adapter,
-        client=trial.client,
-        content=_order_content(bench, trial, task),
-        environment=bench.lab.client_environment(bench.server),
-        limit_s=bench.limit_s(trial.case),
-        secrets=bench.lab.secrets,
-    )
+    return Measured(_measurement(trial.case, answer, requests, is_null), answer.applied, answer.exit_code)
 
 
 def _order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
@@ -179,7 +229,7 @@ def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> st
     return "; ".join(wrong)
 
 
-def _measurement(case: Case, answer: process.Answer, requests: Requests | None, is_null: bool) -> Measurement:
+def _measurement(case: Case, answer: Answer, requests: Requests | None, is_null: bool) -> Measurement:
     moves = case.operation not in LISTS_OR_LOOKS and not is_null
     return Measurement(
         wall_ns=answer.window.wall_ns,

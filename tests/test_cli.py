@@ -24,9 +24,9 @@ BENCH = Path(sys.executable).parent / "bench"
 RUN = ("run", "--suite", str(TINY), "--envs", str(ENVS), "--seed", "5")
 
 
-def bench(*arguments: str, timeout_s: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [BENCH, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False,
+        [BENCH, *arguments], capture_output=True, text=True, timeout=240, check=False,
         env=os.environ | environment, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_a_second_run_on_the_host_is_refused(results: Path) -> None:
         (("run", "--suite", "nosuch"), "There is: filesystem"),
         (("run", "--client", "nosuch"), "s3fs"),
         (("run", "--scenario", "nosuch"), "get_file"),
-        (("run", "--size", "3 MiB"), "32MiB"),
+        (("run", "--size", "3 MiB"), "24MiB"),
         (("run", "--size", "x"), "x"),
         (("run", "--link", "nosuch"), "s3-scaled"),
         (("run", "--profile", "nosuch"), "standard"),

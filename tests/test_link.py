@@ -51,8 +51,11 @@ def test_a_rate_limits_each_stream_both_ways(plain_lab: Lab, direction: str) -> 
     key = f"{plain_lab.bucket.prefix}/rate"
     plain_lab.bucket.put(key, bytes(6 * MIB))
 
-    def move(bucket: Bucket) -> object:
-        return bucket.digests([key]) if direction == "down" else bucket.put(key, bytes(6 * MIB))
+    def move(bucket: Bucket) -> None:
+        if direction == "down":
+            bucket.digests([key])
+        else:
+            bucket.put(key, bytes(6 * MIB))
 
     limited = Link("limited", stream_rate_bytes_per_s=4 * MIB)
     # What fits into the buffers on the way passes at once, so the limit is not seen whole on few bytes.

@@ -154,12 +154,6 @@ def test_a_run_needs_a_measured_block(blocks: int) -> None:
         plan.narrow(suite(), Filters(blocks=blocks))
 
 
-def test_what_a_run_handles_is_counted_once_a_trial() -> None:
-    planned = plan.trials(suite(measured=1, warmup=1), 1)
-    assert plan.expected_bytes(planned) == 2 * 4 * (2 * 64 + 2 * 256 + 1000) * MIB
-    assert plan.expected_objects(planned) == 2 * 4 * (4 + 1000)
-
-
 @pytest.mark.parametrize(
     ("objects", "limit_s"), [(Objects(1, 64 * MIB), 124.5), (Objects(1000, MIB), 1560), (Objects(1, 512 * 1024), 61)]
 )

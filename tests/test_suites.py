@@ -73,7 +73,7 @@ def test_the_default_profile_and_link_apply_where_none_is_chosen(tmp_path: Path)
     assert {case.link for case in suite.cases} == {"direct"}
     assert suite.links == (
         Link("direct"),
-        Link("slow", delay_ms=20, copy_delay_ms=100, stream_rate_bytes_per_s=90 * MIB),
+        Link("slow", delay_ms=20, copy_delay_ms=200, stream_rate_bytes_per_s=90 * MIB),
         Link("scaled", scaled=True),
     )
 
@@ -211,8 +211,8 @@ def test_the_filesystem_suite_holds_every_operation() -> None:
 @pytest.mark.parametrize(
     ("profile", "scenario", "shapes", "case_count"),
     [
-        ("quick", "read", {"32MiB"}, 1),
-        ("quick", "cat", {"24x256KiB"}, 1),
+        ("quick", "read", {"24MiB"}, 1),
+        ("quick", "cat", {"20x256KiB"}, 1),
         ("standard", "read", {"64MiB", "256MiB"}, 2),
         ("full", "find", {"1000x1MiB"}, 1),
         ("full", "write", {"64MiB", "256MiB", "1GiB"}, 12),

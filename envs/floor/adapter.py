@@ -7,6 +7,7 @@ itself, ranges and parts in parallel threads. It retries nothing but a kept conn
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -17,6 +18,8 @@ import re
 import ssl
 import threading
 import urllib.parse
+import xml.sax.saxutils
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -204,9 +207,13 @@ class Floor:
         buffer = getattr(self.local, "buffer", None)
         if buffer is None:
             buffer = self.local.buffer = memoryview(bytearray(BUFFER_BYTES))
+        length, received = answer.length or 0, 0
         while count := answer.readinto(buffer):
-            os.pwrite(descriptor, buffer[:count], position)
-            position += count
+            os.pwrite(descriptor, buffer[:count], position + received)
+            received += count
+        # readinto() takes a connection that was cut for the end of the body.
+        if received != length:
+            raise OSError(f"the body ended after {received} of {length} bytes")
 
     def write(self, job: Any) -> None:
         """Write one object from memory."""
@@ -214,12 +221,8 @@ class Floor:
 
     def put_file(self, job: Any) -> None:
         """Upload one file."""
-        with Path(job.paths[0]).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            view = memoryview(mapped)
-            try:
-                self._upload(job.keys[0], view)
-            finally:
-                view.release()
+        with mapped(job.paths[0]) as view:
+            self._upload(job.keys[0], view)
 
     def _upload(self, key: str, data: memoryview) -> None:
         if len(data) <= self.block_bytes:
@@ -297,8 +300,8 @@ class Floor:
         """Upload many files."""
 
         def upload(path: str, key: str) -> None:
-            with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                self._put(key, mapped)
+            with mapped(path) as view:
+                self._put(key, view)
 
         list(self.pool.map(upload, job.paths, job.keys))
 
@@ -322,7 +325,7 @@ class Floor:
         """Remove many objects."""
         for start in range(0, len(job.keys), DELETE_BATCH):
             keys = job.keys[start : start + DELETE_BATCH]
-            objects = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
+            objects = "".join(f"<Object><Key>{xml.sax.saxutils.escape(key)}</Key></Object>" for key in keys)
             body = f"<Delete><Quiet>true</Quiet>{objects}</Delete>".encode()
             digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
             answer = self._send("POST", "", {"delete": ""}, body=body, headers={"Content-MD5": digest}).read()
@@ -351,6 +354,21 @@ class Floor:
         self.pool.shutdown()
         for server in self.servers:
             server.close()
+
+
+@contextlib.contextmanager
+def mapped(path: str) -> Iterator[memoryview]:
+    """Lend a file's contents without a copy.
+
+    As a view, not as the map: `http.client` would read a map like a file, 8 KiB at a time, and send only what is left of
+    it when a stale connection makes it send again.
+    """
+    with Path(path).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            yield memoryview(b"")  # an empty file can't be mapped
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole, memoryview(whole) as view:
+            yield view
 
 
 def receive(answer: http.client.HTTPResponse, view: memoryview) -> None:

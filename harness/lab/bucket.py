@@ -58,6 +58,7 @@ class Bucket:
         """Write, list and remove one small object below the prefix; raise StoreError in words when that fails."""
         key = f"{self.prefix}/access-check"
         try:
+            self._require_bucket()
             self.put(key, b"bench")
             self.sizes(key)
             self._client.delete_object(Bucket=self.name, Key=key)
@@ -67,6 +68,15 @@ class Bucket:
             raise StoreError(
                 f"the store can't be reached: {type(error).__name__}", "See --endpoint-url and --region."
             ) from error
+
+    def _require_bucket(self) -> None:
+        # First of all, since a store may create a missing bucket on the first write to it.
+        try:
+            self._client.head_bucket(Bucket=self.name)
+        except botocore.exceptions.ClientError as error:
+            # Looking at a bucket may be forbidden where using it is not; then the write decides.
+            if error.response.get("Error", {}).get("Code") != "403":
+                raise
 
     def put(self, key: str, body: bytes) -> None:
         self._client.put_object(Bucket=self.name, Key=self._own(key), Body=body)

@@ -118,7 +118,10 @@ class EmbeddedStore:
         return " / ".join(lines[-3:])[-500:] or "it printed nothing"
 
     def reclaim(self) -> None:
-        """Have the store give back the room of removed objects; it does so by itself only every quarter of an hour."""
+        """Have the store give back the room of removed objects, and wait: by itself it does so every quarter of an hour.
+
+        A trial that ran meanwhile would share the processors with it.
+        """
         url = f"http://{LOOPBACK}:{self._ports['master']}/vol/vacuum?garbageThreshold=0.1"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
@@ -139,7 +142,8 @@ class EmbeddedStore:
             f"-filer.port={ports['filer']}", f"-filer.port.grpc={ports['filer.grpc']}",
             f"-s3.port={ports['s3']}", f"-s3.port.grpc={ports['s3.grpc']}",
             f"-filer.localSocket={self._folder / 'filer.sock'}", f"-s3.localSocket={self._folder / 's3.sock'}",
-            "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false", f"-s3.config={identities}",
+            "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false",
+            "-s3.autoCreateBucket=false", f"-s3.config={identities}",
             "-volume.max=0", f"-master.volumeSizeLimitMB={VOLUME_LIMIT_MB}", "-volume.preStopSeconds=0",
             "-master.telemetry=false",
         ]  # fmt: skip

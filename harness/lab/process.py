@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import select
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,26 +57,33 @@ _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to run, and how long it may take."""
+class Program:
+    """Which client's process to start, and with which variables."""
 
     interpreter: Path
     adapter: Path
     client: str
-    content: Mapping[str, Any]
-    """The worker's own order, as it reads it from its standard input."""
     environment: Mapping[str, str]
-    limit_s: float
     secrets: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a started process is to do, and how long it may take."""
+
+    content: Mapping[str, Any]
+    """As the worker reads it from its standard input."""
+    limit_s: float
 
 
 @dataclass(frozen=True)
 class Answer:
     """A trial that ran to its end; its bytes are not verified yet."""
 
-    ready: Ready
     window: Window
     result: Result
+    applied: dict[str, int | str | None]
+    """Settings as the worker read them back."""
     rss_base_bytes: int
     rss_peak_bytes: int
     threads_base: int
@@ -97,38 +106,80 @@ class _Samples:
     rss_bytes: int = 0
 
 
-class _Process:
-    """The running worker and the reading end of its channel."""
+class TrialProcess:
+    """A worker that was started and waits for its order, and the reading end of its channel."""
 
-    def __init__(self, session: Session, order: Order, log_path: Path) -> None:
+    def __init__(self, session: Session, program: Program) -> None:
+        self._secrets = program.secrets
+        descriptor, name = tempfile.mkstemp(prefix="trial-", suffix=".log", dir=session.folder)
+        self._log = Path(name)
         self._reading, writing = os.pipe()
-        command = [order.interpreter, "-I", WORKER, "trial", order.adapter, order.client, str(writing)]
-        with log_path.open("wb") as log:
-            self.popen = session.spawn(command, order.environment, log, stdin=subprocess.PIPE, pass_fds=(writing,))
+        command = [program.interpreter, "-I", WORKER, "trial", program.adapter, program.client, str(writing)]
+        self._popen = session.spawn(
+            command, program.environment, descriptor, stdin=subprocess.PIPE, pass_fds=(writing,)
+        )
+        os.close(descriptor)
         os.close(writing)
-        self._deadline = time.monotonic() + order.limit_s
-        self._limit_s = order.limit_s
+        self._deadline = math.inf
+        self._limit_s = math.inf
         self._buffer = b""
         self._poll = select.poll()
         self._poll.register(self._reading, select.POLLIN)
-        self._task_folder = f"/proc/{self.popen.pid}/task"
-        self._outside = None if Path(self._task_folder).exists() else psutil.Process(self.popen.pid)
+        self._task_folder = f"/proc/{self._popen.pid}/task"
+        self._outside = None if Path(self._task_folder).exists() else psutil.Process(self._popen.pid)
+
+    def run(self, order: Order, on_ready: Callable[[], None], on_closed: Callable[[], None]) -> Answer | Failed:
+        """Run the trial. `on_ready` is called right before the window opens, `on_closed` right after it closed."""
+        self._limit_s = order.limit_s
+        self._deadline = time.monotonic() + order.limit_s
+        try:
+            return self._converse(order, on_ready, on_closed)
+        except _TrialFailedError as error:
+            return Failed(error.kind, redact(str(error), self._secrets), redact(_tail(self._log), self._secrets))
 
     def close(self) -> None:
-        stop_process(self.popen, grace_s=1.0)
+        """End the process if it hasn't ended, and forget what it printed."""
+        stop_process(self._popen, grace_s=1.0)
         os.close(self._reading)
-        if self.popen.stdin is not None:
-            self.popen.stdin.close()
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
+        self._log.unlink(missing_ok=True)
 
-    def send(self, line: bytes) -> None:
-        assert self.popen.stdin is not None
+    def _converse(self, order: Order, on_ready: Callable[[], None], on_closed: Callable[[], None]) -> Answer:
+        self._send(msgspec.json.encode(order.content))
+        ready = _expect(self._receive(), Ready)
+        on_ready()
+        base, samples = self._look(), _Samples()
+        harness_cpu_before_ns = time.process_time_ns()
+        self._send(b"go")
+        window = _expect(self._receive(samples), Window)
+        harness_cpu_ns = time.process_time_ns() - harness_cpu_before_ns
+        on_closed()
+        result = _expect(self._receive(), Result)
+        threads_base = ready.threads_base or base.threads
+        rss_base_bytes = ready.rss_base_bytes or base.rss_bytes
+        return Answer(
+            window=window,
+            result=result,
+            applied=ready.applied,
+            rss_base_bytes=rss_base_bytes,
+            rss_peak_bytes=window.rss_peak_bytes or max(samples.rss_bytes, rss_base_bytes),
+            threads_base=threads_base,
+            # A window shorter than one sampling period is never seen from outside.
+            threads_peak=max(samples.threads, threads_base),
+            harness_cpu_ns=harness_cpu_ns,
+            exit_code=self._exit_code(),
+        )
+
+    def _send(self, line: bytes) -> None:
+        assert self._popen.stdin is not None
         try:
-            self.popen.stdin.write(line + b"\n")
-            self.popen.stdin.flush()
+            self._popen.stdin.write(line + b"\n")
+            self._popen.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
 
-    def receive(self, samples: _Samples | None = None) -> Message:
+    def _receive(self, samples: _Samples | None = None) -> Message:
         """Wait for the next message; with `samples`, look at the process every 5 ms meanwhile."""
         while b"\n" not in self._buffer:
             if time.monotonic() > self._deadline:
@@ -154,7 +205,7 @@ class _Process:
         if len(self._buffer) > ANSWER_LIMIT_BYTES:
             raise _TrialFailedError(FailureKind.NONSENSE, f"the answer is longer than {ANSWER_LIMIT_BYTES >> 20} MiB")
 
-    def look(self) -> _Samples:
+    def _look(self) -> _Samples:
         samples = _Samples()
         self._sample(samples)
         return samples
@@ -172,7 +223,7 @@ class _Process:
     def _ended(self) -> _TrialFailedError:
         """Say how a process ended that closed its channel before its answer."""
         try:
-            code = self.popen.wait(EXIT_LIMIT_S)
+            code = self._popen.wait(EXIT_LIMIT_S)
         except subprocess.TimeoutExpired:
             return _TrialFailedError(FailureKind.NO_ANSWER, "the client's process closed its channel without an answer")
         if code < 0:
@@ -181,13 +232,13 @@ class _Process:
             FailureKind.NO_ANSWER, f"the client's process exited with code {code} without an answer"
         )
 
-    def exit_code(self) -> int:
+    def _exit_code(self) -> int:
         """Wait for the end of a process that has answered; one that hangs then is ended, and its code says so."""
         try:
-            return self.popen.wait(EXIT_LIMIT_S)
+            return self._popen.wait(EXIT_LIMIT_S)
         except subprocess.TimeoutExpired:
-            stop_process(self.popen, grace_s=1.0)
-            return self.popen.returncode
+            stop_process(self._popen, grace_s=1.0)
+            return self._popen.returncode
 
 
 def sample_by_psutil(process: psutil.Process, samples: _Samples) -> None:
@@ -197,44 +248,6 @@ def sample_by_psutil(process: psutil.Process, samples: _Samples) -> None:
         samples.rss_bytes = max(samples.rss_bytes, process.memory_info().rss)
     except psutil.Error:
         return
-
-
-def run(session: Session, order: Order, on_ready: Callable[[], None]) -> Answer | Failed:
-    """Run one trial. `on_ready` is called when the client stands ready, right before the window opens."""
-    log_path = session.folder / "trial.log"
-    process = _Process(session, order, log_path)
-    try:
-        return _converse(process, order, on_ready)
-    except _TrialFailedError as error:
-        return Failed(error.kind, redact(str(error), order.secrets), redact(_tail(log_path), order.secrets))
-    finally:
-        process.close()
-
-
-def _converse(process: _Process, order: Order, on_ready: Callable[[], None]) -> Answer:
-    process.send(msgspec.json.encode(order.content))
-    ready = _expect(process.receive(), Ready)
-    on_ready()
-    base, samples = process.look(), _Samples()
-    harness_cpu_before_ns = time.process_time_ns()
-    process.send(b"go")
-    window = _expect(process.receive(samples), Window)
-    harness_cpu_ns = time.process_time_ns() - harness_cpu_before_ns
-    result = _expect(process.receive(), Result)
-    threads_base = ready.threads_base or base.threads
-    rss_base_bytes = ready.rss_base_bytes or base.rss_bytes
-    return Answer(
-        ready=ready,
-        window=window,
-        result=result,
-        rss_base_bytes=rss_base_bytes,
-        rss_peak_bytes=window.rss_peak_bytes or max(samples.rss_bytes, rss_base_bytes),
-        threads_base=threads_base,
-        # A window shorter than one sampling period is never seen from outside.
-        threads_peak=max(samples.threads, threads_base),
-        harness_cpu_ns=harness_cpu_ns,
-        exit_code=process.exit_code(),
-    )
 
 
 def _expect(message: Message, kind: type[Any]) -> Any:

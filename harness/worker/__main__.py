@@ -197,11 +197,15 @@ class Channel:
 
 
 def run_trial(adapter_path: str, client_name: str, channel: Channel) -> None:
-    order = json.loads(sys.stdin.readline())
-    connection, job, operation_name = Connection(**order["connection"]), Job(**order["job"]), order["operation"]
     phase = "setup"
     try:
-        client = load_adapter(adapter_path).CLIENTS[client_name](connection)
+        # The parent may start this process while it still checks the trial before; imports need no order.
+        client_class = load_adapter(adapter_path).CLIENTS[client_name]
+        order = json.loads(sys.stdin.readline() or "null")
+        if order is None:
+            return  # the parent is gone
+        connection, job, operation_name = Connection(**order["connection"]), Job(**order["job"]), order["operation"]
+        client = client_class(connection)
         client.warm_up(connection.bucket, order["warm_up_key"])
         operation = getattr(client, operation_name)
         payloads = [Path(path).read_bytes() for path in order["payload_paths"]]
