@@ -28,6 +28,7 @@ from harness.lab.environments import InstalledClient
 from harness.lab.lab import NO_LINK, Lab, Target, open_lab
 from harness.model import Filters, Link, Run, Suite, Trial
 from harness.report import terminal, view, write_report
+from harness.report.build import build
 from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceiling, scaled_rate
 
 FLOOR = "floor"
@@ -373,7 +374,7 @@ def _finish(folder: Path, as_json: bool) -> None:
 
 
 def _show(folder: Path, as_json: bool) -> None:
-    built = view.build(records.read(folder))
+    built = build(records.read(folder))
     if as_json:
         sys.stdout.write(view.to_json(built) + "\n")
     else:

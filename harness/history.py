@@ -11,7 +11,7 @@ import msgspec
 from harness import records
 from harness.errors import BenchError, InvalidFileError
 from harness.model import Case, Run, RunSet
-from harness.report import markdown, view
+from harness.report import build, markdown, view
 from harness.summary import summarise
 
 INDEX = "README.md"
@@ -56,11 +56,11 @@ def check(history_folder: Path, results: Path) -> list[str]:
 
 def _entry(run_set: RunSet, title: str) -> str:
     run, summary = run_set.run, summarise(run_set)
-    main = view.throughput_table(summary, _main_cases(run))
+    main = build.throughput_table(summary, _main_cases(run))
     folder = f"../reports/{run.id}/report.md"
     blocks = (
         _header_line(Header("run", run.id, title)),
-        markdown.render(view.build(run_set), with_figures=False, title=title).rstrip("\n"),
+        markdown.render(build.build(run_set), with_figures=False, title=title).rstrip("\n"),
         "## Main numbers",
         "Each scenario's largest case.",
         _MAIN_BEGINS,

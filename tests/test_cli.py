@@ -279,3 +279,38 @@ def test_an_unreachable_endpoint_is_told(results: Path) -> None:
     assert refused.returncode == 2
     assert "can't be reached" in refused.stderr
     assert not results.exists()
+
+
+def test_what_a_killed_run_left_on_a_foreign_store_is_removed_by_the_next(
+    results: Path, foreign_store: tuple[str, dict[str, str]]
+) -> None:
+    from harness.lab.bucket import Bucket
+    from harness.lab.embedded import Credentials
+
+    endpoint_url, variables = foreign_store
+    arguments = (*on_foreign(endpoint_url), "--prefix", "mine", "--yes", "--results", str(results))
+    process = subprocess.Popen(
+        [BENCH, *arguments, "--client", "slow", "--blocks", "30"],
+        env=os.environ | variables, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    wait_for_records(results, 1)
+    process.kill()
+    end(process)
+    credentials = Credentials(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"])
+    bucket = Bucket(endpoint_url, "us-east-1", credentials, "theirs", "mine")
+    assert bucket.sizes("mine/")
+    following = bench(*RUN, "--client", "behaves", "--scenario", "read", "--results", str(results), **variables)
+    assert following.returncode == 0, following.stderr
+    assert "removed what a killed run left" in following.stderr
+    assert not bucket.sizes("mine/")
+    bucket.close()
+
+
+def test_too_little_room_is_told_before_anything_is_written(results: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "huge.toml"
+    suite.write_text(TINY.read_text().replace('name = "tiny"', 'name = "huge"').replace("1 MiB", "100000 GiB"))
+    refused = bench("run", "--suite", str(suite), "--envs", str(ENVS), "--scenario", "read", "--results", str(results))
+    assert refused.returncode == 2
+    assert "MiB are free" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not results.exists()

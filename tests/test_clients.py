@@ -89,7 +89,7 @@ def test_each_environment_is_its_own(clients: dict[str, InstalledClient]) -> Non
         locked = {package["name"]: package["version"] for package in lock["package"]}
         assert packages["botocore"] == locked["botocore"]
         code = "import botocore; print(botocore.__version__, botocore.__file__)"
-        command = [client.environment.interpreter, "-I", "-c", code]
+        command = [str(client.environment.interpreter), "-I", "-c", code]
         version, file = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         assert version == packages["botocore"]
         assert Path(file).is_relative_to(client.environment.folder)

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from harness.model import Failed, FailureKind, RunSet, Unsupported
 from harness.report import markdown, terminal, view, write_report
-from harness.report.view import FailedCell, SpreadCell, Table, UnsupportedCell, build
+from harness.report.build import build
+from harness.report.view import FailedCell, SpreadCell, Table, UnsupportedCell
 from tests.factories import make_case, make_client, make_measured, make_run_set, realistic_run_set
 
 HOSTILE = "a|b\n# c `d` <img src=x onerror=y> [e](http://f) ***g*** \x1b[31mred\x1b[0m \\| \u202eh"

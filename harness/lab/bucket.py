@@ -26,9 +26,14 @@ StoreRefused = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientErr
 
 
 class Bucket:
-    """A bucket seen through one prefix; every key given or returned is a whole key below it."""
+    """A bucket seen through one prefix; every key given or returned is a whole key below it.
 
-    def __init__(self, endpoint_url: str | None, region: str, credentials: Credentials, name: str, prefix: str) -> None:
+    Without `credentials` the ordinary chain finds them, and renews those of a role when they expire.
+    """
+
+    def __init__(
+        self, endpoint_url: str | None, region: str, credentials: Credentials | None, name: str, prefix: str
+    ) -> None:
         self.name = name
         self.prefix = prefix
         style = {"addressing_style": "path"} if endpoint_url else {}
@@ -40,9 +45,9 @@ class Bucket:
             "s3",
             endpoint_url=endpoint_url,
             region_name=region,
-            aws_access_key_id=credentials.access_key,
-            aws_secret_access_key=credentials.secret_key,
-            aws_session_token=credentials.session_token,
+            aws_access_key_id=credentials and credentials.access_key,
+            aws_secret_access_key=credentials and credentials.secret_key,
+            aws_session_token=credentials and credentials.session_token,
             config=config,
         )
         self._pool = ThreadPoolExecutor(CONCURRENCY)

@@ -79,6 +79,9 @@ class EmbeddedStore:
 
     def start(self) -> None:
         self._folder.mkdir()
+        for service in ("master", "volume", "filer", "s3"):
+            # SeaweedFS makes this socket whatever it is told, and leaves it.
+            self._session.remember(Path(f"/tmp/seaweedfs-{service}-grpc-{self._ports[f'{service}.grpc']}.sock"))  # noqa: S108
         identities = self._folder / "identities.json"
         identities.write_bytes(msgspec.json.encode(_identities(self.credentials)))
         with self._log.open("wb") as log:
@@ -97,9 +100,6 @@ class EmbeddedStore:
         if self._process is not None:
             # Its data is thrown away with the folder, so there is nothing to wait for.
             stop_process(self._process, grace_s=0)
-        for service in ("master", "volume", "filer", "s3"):
-            socket = Path(f"/tmp/seaweedfs-{service}-grpc-{self._ports[f'{service}.grpc']}.sock")  # noqa: S108
-            socket.unlink(missing_ok=True)
 
     @property
     def alive(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import boto3
 import botocore.exceptions
+import msgspec
 
 from harness.errors import StoreError
 from harness.lab import embedded, link
@@ -16,15 +17,18 @@ from harness.lab.dataset import Dataset
 from harness.lab.embedded import Credentials, EmbeddedStore
 from harness.lab.environments import isolated_environment
 from harness.lab.link import LinkServer
-from harness.lab.session import Session, open_session
+from harness.lab.session import Session, open_session, orphaned_folders
 from harness.model import Link, StoreInfo
 
 NO_LINK = Link("none")
 """Between client and a store that isn't ours stands nothing of `bench`."""
 
 
-@dataclass(frozen=True)
-class Target:
+TARGET = "target.json"
+"""In a session's folder: where on a store that isn't ours it writes, for the next `bench` to clear if this one is killed."""
+
+
+class Target(msgspec.Struct, frozen=True):
     """A store that isn't ours, as the user named it."""
 
     bucket: str
@@ -97,6 +101,7 @@ class Lab:
 @contextlib.contextmanager
 def open_lab(target: Target | None, run_prefix: str, *, tls: bool, tell: Callable[[str], None]) -> Iterator[Lab]:
     """Start the embedded store, or check access to the target, and remove at the end what was made."""
+    _clear_targets(tell)
     with open_session() as session:
         opened = (
             _open_embedded(session, run_prefix, tls, tell)
@@ -127,18 +132,38 @@ def _open_embedded(session: Session, run_prefix: str, tls: bool, tell: Callable[
 @contextlib.contextmanager
 def _open_target(session: Session, target: Target, run_prefix: str) -> Iterator[Lab]:
     prefix = f"{target.prefix}/{run_prefix}" if target.prefix else run_prefix
-    credentials = find_credentials()
-    bucket = Bucket(target.endpoint_url, target.region, credentials, target.bucket, prefix)
+    find_credentials()
+    bucket = Bucket(target.endpoint_url, target.region, None, target.bucket, prefix)
     endpoint = target.endpoint_url or "Amazon S3"
     info = StoreInfo("endpoint", endpoint, target.region, target.bucket, prefix, {}, {})
     try:
         bucket.check_access()
+        # From here on something of ours may lie there.
+        written = msgspec.structs.replace(target, prefix=prefix)
+        (session.folder / TARGET).write_bytes(msgspec.json.encode(written))
         try:
             yield Lab(session, bucket, info, None, not endpoint.startswith("http:"), find_credentials)
         finally:
             bucket.remove(prefix + "/")
     finally:
         bucket.close()
+
+
+def _clear_targets(tell: Callable[[str], None]) -> None:
+    """Remove what killed predecessors left on stores that aren't ours."""
+    for folder in orphaned_folders():
+        try:
+            left = msgspec.json.decode((folder / TARGET).read_bytes(), type=Target)
+        except (OSError, msgspec.DecodeError):
+            continue
+        bucket = Bucket(left.endpoint_url, left.region, None, left.bucket, left.prefix)
+        try:
+            bucket.remove(left.prefix + "/")
+            tell(f"removed what a killed run left below {left.prefix!r} in bucket {left.bucket!r}")
+        except StoreRefused as error:
+            tell(f"a killed run left objects below {left.prefix!r} in bucket {left.bucket!r}: {type(error).__name__}")
+        finally:
+            bucket.close()
 
 
 def find_credentials() -> Credentials:

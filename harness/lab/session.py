@@ -23,6 +23,9 @@ FOLDER_PREFIX = "bench-lab-"
 MARK = "BENCH_LAB"
 """Environment variable that every child carries: by it, and not by a list that could miss one, orphans are found."""
 
+OUTSIDE = "outside.txt"
+"""In a session's folder: files elsewhere that belong to it, one a line."""
+
 STOP_GRACE_S = 5.0
 
 
@@ -58,6 +61,11 @@ class Session:
         self._children = [child for child in self._children if child.poll() is None]
         self._children.append(process)
         return process
+
+    def remember(self, path: Path) -> None:
+        """Have a file outside of the folder removed with it."""
+        with (self.folder / OUTSIDE).open("a", encoding="utf-8") as outside:
+            outside.write(f"{path}\n")
 
     def stop(self) -> None:
         for child in reversed(self._children):
@@ -97,12 +105,16 @@ def open_session() -> Iterator[Session]:
 
 def sweep() -> list[Path]:
     """Remove the folders and processes of sessions whose owner is gone; returns the folders removed."""
-    removed = []
-    for folder in Path(tempfile.gettempdir()).glob(FOLDER_PREFIX + "*"):
-        if folder.owner() == getpass.getuser() and not _owner_lives(folder):
-            remove_leftovers(folder)
-            removed.append(folder)
+    removed = orphaned_folders()
+    for folder in removed:
+        remove_leftovers(folder)
     return removed
+
+
+def orphaned_folders() -> list[Path]:
+    """Return the folders of this user's sessions whose owner is gone."""
+    folders = Path(tempfile.gettempdir()).glob(FOLDER_PREFIX + "*")
+    return [folder for folder in folders if folder.owner() == getpass.getuser() and not _owner_lives(folder)]
 
 
 def _owner_lives(folder: Path) -> bool:
@@ -118,6 +130,9 @@ def remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(psutil.Error):
             process.kill()
             process.wait(STOP_GRACE_S)
+    with contextlib.suppress(OSError):
+        for line in (folder / OUTSIDE).read_text(encoding="utf-8").splitlines():
+            Path(line).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.model import RunSet
-from harness.report import markdown, view
+from harness.report import build, markdown
 
 
 def write_report(run_set: RunSet, folder: Path) -> Path:
@@ -13,7 +13,7 @@ def write_report(run_set: RunSet, folder: Path) -> Path:
     # Imported here: no other command should wait for matplotlib.
     from harness.report import figures
 
-    built = view.build(run_set)
+    built = build.build(run_set)
     folder.mkdir(parents=True, exist_ok=True)
     for section in built.sections:
         for figure in section.figures:
