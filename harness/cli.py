@@ -188,7 +188,10 @@ def list_runs(as_json: JsonOption = False, results: ResultsOption = paths.RESULT
         err.print(f"no runs in {results} yet; `bench run` makes one")
     for each in runs if not as_json else ():
         clients = ", ".join(info.name for info in each.clients)
-        out.print(f"{each.id}  {each.trial_count} trials, {len(each.cases)} cases, link {each.link.name}: {clients}")
+        out.print(
+            f"{each.id}  {each.trial_count} trials, {len(each.cases)} cases, link {each.link.name}: {clients}",
+            soft_wrap=True,
+        )
 
 
 @app.command()
@@ -207,7 +210,7 @@ def report(
 ) -> None:
     """Write reports/RUN/report.md with its figures."""
     read = records.read(records.find(results, run_name))
-    out.print(str(write_report(read, reports / read.run.id)))
+    out.print(str(write_report(read, reports / read.run.id)), soft_wrap=True)
 
 
 @history_app.command("add")
@@ -220,7 +223,7 @@ def history_add(
     ] = paths.HISTORY,
 ) -> None:
     """Write history/DATE-TITLE.md from a run's records, and the index."""
-    out.print(str(history.add(records.read(records.find(results, run_name)), title, folder)))
+    out.print(str(history.add(records.read(records.find(results, run_name)), title, folder)), soft_wrap=True)
 
 
 @history_app.command("check")
@@ -415,7 +418,8 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Run the command line; every error that a user can mend ends here, in one sentence."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         code = app(standalone_mode=False)
     except TyperException as error:

@@ -273,6 +273,27 @@ def test_a_store_that_refuses_is_told_before_anything_is_written(
     assert not results.exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("[scenario.read]", "[scenario.read"), "line"),
+        (('"1 MiB"', '"1 parsec"'), "defaults.one.objects"),
+        (("[scenario.cat]", "[scenario.cat]\nconcurency = [8]"), "concurency"),
+    ],
+)
+def test_a_bad_suite_file_is_told_with_file_and_field(
+    results: Path, tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    suite = tmp_path / "tiny.toml"
+    suite.write_text(TINY.read_text().replace(*change))
+    refused = bench("run", "--suite", str(suite), "--envs", str(ENVS), "--results", str(results))
+    assert refused.returncode == 2
+    assert str(suite) in refused.stderr
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not results.exists()
+
+
 def test_an_unreachable_endpoint_is_told(results: Path) -> None:
     variables = {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "B"}
     refused = bench(*on_foreign("http://127.0.0.1:1"), "--yes", "--results", str(results), **variables)
@@ -314,3 +335,39 @@ def test_too_little_room_is_told_before_anything_is_written(results: Path, tmp_p
     assert "MiB are free" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not results.exists()
+
+
+def test_an_entry_is_derived_from_its_records_and_a_changed_one_is_found(results: Path, tmp_path: Path) -> None:
+    assert bench(*RUN, "--scenario", "read", "--client", "behaves", "--results", str(results)).returncode == 0
+    where = ("--results", str(results), "--history", str(tmp_path / "history"))
+    added = bench("history", "add", "latest", "--title", "A first | look", *where)
+    assert added.returncode == 0, added.stderr
+    entry = next(path for path in (tmp_path / "history").glob("*.md") if path.name != "README.md")
+    assert entry.name.endswith("-a-first-look.md")
+    assert bench("history", "check", *where).returncode == 0
+    entry.write_text(entry.read_text().replace("Throughput", "Throughput, improved", 1))
+    changed = bench("history", "check", *where)
+    assert changed.returncode == 1
+    assert entry.name in changed.stderr
+
+
+def test_the_store_can_be_used_by_hand(temporary_folder: Path) -> None:
+    server = subprocess.Popen([BENCH, "store", "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    variables = {}
+    while "SSL_CERT_FILE" not in variables or "AWS_ENDPOINT_URL" not in variables:
+        line = server.stdout.readline()
+        assert line, server.communicate()
+        name, _, value = line.removeprefix("export ").strip().partition("=")
+        variables[name] = value
+    code = "import boto3; c = boto3.client('s3'); c.put_object(Bucket='bench', Key='k', Body=b'v'); " \
+           "print(c.get_object(Bucket='bench', Key='k')['Body'].read())"  # fmt: skip
+    used = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    server.send_signal(signal.SIGINT)
+    _, said = server.communicate(timeout=60)
+    assert used.stdout.strip() == "b'v'", used.stderr
+    assert server.returncode == 130
+    assert "Traceback" not in said
+    assert not lab_processes(temporary_folder)
