@@ -85,7 +85,9 @@ METRICS: tuple[Metric, ...] = (
         "CPU",
         "ns_per_object",
         "down",
-        _measured(lambda m: m.cpu_ns / m.object_count if m.object_count and not m.byte_count else None),
+        _measured(
+            lambda m: m.cpu_ns / m.object_count if m.object_count > 1 or (m.object_count and not m.byte_count) else None
+        ),
     ),
     Metric("rss_peak_bytes", "Peak RSS", "bytes", "down", _measured(lambda m: m.rss_peak_bytes)),
     Metric(

@@ -360,8 +360,12 @@ def test_the_store_can_be_used_by_hand(temporary_folder: Path) -> None:
         assert line, server.communicate()
         name, _, value = line.removeprefix("export ").strip().partition("=")
         variables[name] = value
-    code = "import boto3; c = boto3.client('s3'); c.put_object(Bucket='bench', Key='k', Body=b'v'); " \
-           "print(c.get_object(Bucket='bench', Key='k')['Body'].read())"  # fmt: skip
+    code = """
+import boto3
+client = boto3.client("s3")
+client.put_object(Bucket="bench", Key="k", Body=b"v")
+print(client.get_object(Bucket="bench", Key="k")["Body"].read())
+"""
     used = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True, check=False
     )
