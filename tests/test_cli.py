@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,18 @@ def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         [BENCH, *arguments], capture_output=True, text=True, timeout=240, check=False,
         env=os.environ | environment, stdin=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_folder(temporary_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder for the `bench` of one test, so that what is left in it was left by that one.
+
+    Asks for `tmp_path`, so that pytest's own folder isn't made inside of this one.
+    """
+    with tempfile.TemporaryDirectory(prefix="b-", dir=temporary_folder, ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -56,10 +69,8 @@ def wait_for_records(results: Path, count: int, limit_s: float = 120) -> Path:
     raise AssertionError(f"no {count} records within {limit_s} s")
 
 
-def lab_processes(temporary_folder: Path) -> list[psutil.Process]:
-    return [
-        p for folder in temporary_folder.glob(session.FOLDER_PREFIX + "*") for p in session.marked_processes(folder)
-    ]
+def lab_processes(own_folder: Path) -> list[psutil.Process]:
+    return [p for folder in own_folder.glob(session.FOLDER_PREFIX + "*") for p in session.marked_processes(folder)]
 
 
 def end(process: subprocess.Popen[str]) -> str:
@@ -108,14 +119,12 @@ def test_list_says_what_would_run_and_runs_nothing(results: Path) -> None:
     assert not results.exists()
 
 
-def test_a_killed_run_is_resumed_with_every_trial_once_and_nothing_left_behind(
-    results: Path, temporary_folder: Path
-) -> None:
+def test_a_killed_run_is_resumed_with_every_trial_once_and_nothing_left_behind(results: Path, own_folder: Path) -> None:
     process = start(results, "--scenario", "read", "--client", "slow", "--client", "behaves", "--blocks", "6")
     folder = wait_for_records(results, 3)
     process.kill()
     end(process)
-    assert lab_processes(temporary_folder)
+    assert lab_processes(own_folder)
     before = records.read(folder).records
     assert 3 <= len(before) < 12
     resumed = bench("resume", folder.name, "--results", str(results), "--envs", str(ENVS))
@@ -123,7 +132,7 @@ def test_a_killed_run_is_resumed_with_every_trial_once_and_nothing_left_behind(
     after = records.read(folder)
     assert after.records[: len(before)] == before
     assert [record.trial.sequence for record in after.records] == list(range(12))
-    assert not lab_processes(temporary_folder)
+    assert not lab_processes(own_folder)
     again = bench("resume", folder.name, "--results", str(results), "--envs", str(ENVS))
     assert "is complete" in again.stderr
     assert records.read(folder) == after
@@ -141,7 +150,7 @@ def test_resuming_refuses_what_has_changed_and_says_what(results: Path) -> None:
     assert "host cpu_count: 999 then" in refused.stderr.replace("\n", " ")
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(results: Path, temporary_folder: Path) -> None:
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(results: Path, own_folder: Path) -> None:
     process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "50")
     folder = wait_for_records(results, 2)
     process.send_signal(signal.SIGINT)
@@ -149,17 +158,15 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(results: Path, temporary_fol
     assert process.returncode == 130
     assert f"bench resume {folder.name}" in said.replace("\n", " ")
     assert "Traceback" not in said
-    assert not lab_processes(temporary_folder)
+    assert not lab_processes(own_folder)
     assert len(records.read(folder).records) >= 2
 
 
 @pytest.mark.parametrize("victim", ["weed", "envoy"])
-def test_the_death_of_store_or_link_ends_the_run_with_code_3(
-    results: Path, temporary_folder: Path, victim: str
-) -> None:
+def test_the_death_of_store_or_link_ends_the_run_with_code_3(results: Path, own_folder: Path, victim: str) -> None:
     process = start(results, "--scenario", "read", "--client", "slow", "--blocks", "50")
     folder = wait_for_records(results, 2)
-    for each in lab_processes(temporary_folder):
+    for each in lab_processes(own_folder):
         if victim in each.name():
             each.kill()
     said = end(process)
@@ -183,7 +190,7 @@ def test_a_second_run_on_the_host_is_refused(results: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("run", "--suite", "nosuch"), "There is: filesystem"),
+        (("run", "--suite", "nosuch"), "There is: cpu, filesystem"),
         (("run", "--client", "nosuch"), "s3fs"),
         (("run", "--scenario", "nosuch"), "get_file"),
         (("run", "--size", "3 MiB"), "24MiB"),
@@ -351,7 +358,7 @@ def test_an_entry_is_derived_from_its_records_and_a_changed_one_is_found(results
     assert entry.name in changed.stderr
 
 
-def test_the_store_can_be_used_by_hand(temporary_folder: Path) -> None:
+def test_the_store_can_be_used_by_hand(own_folder: Path) -> None:
     server = subprocess.Popen([BENCH, "store", "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None
     variables = {}
@@ -374,4 +381,4 @@ print(client.get_object(Bucket="bench", Key="k")["Body"].read())
     assert used.stdout.strip() == "b'v'", used.stderr
     assert server.returncode == 130
     assert "Traceback" not in said
-    assert not lab_processes(temporary_folder)
+    assert not lab_processes(own_folder)
