@@ -20,16 +20,16 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from harness import cost, history, manifest, paths, plan, records, suites
+from harness import cost, history, manifest, paths, plan, records, selftest, suites, units
 from harness.console import Progress
 from harness.errors import BenchError, DiskFullError
-from harness.lab import environments, host
+from harness.lab import environments, host, probe
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import NO_LINK, Lab, Target, open_lab
-from harness.model import Filters, Link, Run, Suite, Trial
+from harness.model import Ceilings, Filters, Link, Phase, Run, Suite, Trial
 from harness.report import terminal, view, write_report
 from harness.report.build import build
-from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceiling, scaled_rate
+from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceilings, measure_known, scaled_rate
 
 FLOOR = "floor"
 INTERRUPTED_EXIT_CODE = 130
@@ -92,6 +92,15 @@ def run(
     link: Annotated[
         str | None, typer.Option("--link", help="Another link of the suite, in place of its default.")
     ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            "--control",
+            metavar="CLIENT",
+            help="Have this client take part twice: what separates it from itself is the session's noise. "
+            "`none` leaves it out. [default: the profile's; quick has none]",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Order of trials and contents. [default: random]")
     ] = None,
@@ -124,7 +133,7 @@ def run(
         bench run --profile full --bucket my-bucket --region eu-central-1
     """
     target = _target(bucket, prefix, endpoint_url, region, link)
-    filters = Filters(tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link)
+    filters = Filters(tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link, control)
     wanted = _suite(suite, profile, filters, target, envs)
     chosen_seed = secrets.randbelow(2**31) if seed is None else seed
     trials = plan.trials(wanted, chosen_seed)
@@ -137,9 +146,10 @@ def run(
     with host.exclusive(f"run {run_id}"):
         clients = environments.prepare(envs, wanted.clients, tell)
         with open_lab(target, run_id, tls=tls, tell=tell) as lab:
-            effective, ceiling = _effective_link(lab, wanted, chosen_seed, clients)
+            ceilings = _ceilings(lab, chosen_seed, clients)
+            effective = _effective_link(wanted, ceilings)
             described = manifest.make(
-                run_id, _command_line(chosen_seed), wanted, suite, trials, chosen_seed, filters, clients, lab.info, effective, ceiling,
+                run_id, _command_line(chosen_seed), wanted, suite, trials, chosen_seed, filters, clients, lab.info, effective, ceilings,
                 tls=lab.tls,
             )  # fmt: skip
             with _bench(described, lab, clients, trials) as bench, records.create(results, described) as writer:
@@ -174,6 +184,61 @@ def resume(
             with _bench(described, lab, clients, left) as bench, records.reopen(folder) as writer:
                 _measure(bench, left, writer, described)
     _finish(folder, as_json)
+
+
+@app.command("selftest")
+def run_selftest(
+    links: Annotated[bool, typer.Option("--links/--no-links", help="Measure the links of the suites, too.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Test the harness: a client whose every figure is known, and every link, measured against what is true.
+
+    Takes about two minutes. Ends with code 1 when a figure lies outside of what is allowed.
+    """
+    suite = suites.load(suites.find(paths.SCENARIOS, "selftest"), None)
+    with host.exclusive("selftest"):
+        clients = environments.prepare(paths.ENVS, (*suite.clients, FLOOR), tell)
+        with open_lab(None, "selftest", tls=True, tell=tell) as lab:
+            progress = Progress(err, len(plan.trials(suite, 0)), 0)
+            measured = []
+            with progress.shown():
+                for record in measure_known(lab, suite, 0, clients):
+                    measured.append(record)
+                    progress.advance(record)
+            counted = [record for record in measured if record.trial.phase is Phase.MEASURED]
+            checks = selftest.check_known(counted, "known", "null")
+            if links:
+                tell("the links, each against its settings")
+                checks += [
+                    each
+                    for figures in probe.measure(lab, _all_links(lab, clients))
+                    for each in selftest.check_link(figures)
+                ]
+    _show_checks(checks, selftest.failures(measured), as_json)
+
+
+def _all_links(lab: Lab, clients: Mapping[str, InstalledClient]) -> list[Link]:
+    """Return every link of every suite once, a scaled one with the rate that fits this host."""
+    ceilings = _ceilings(lab, 0, clients)
+    found: dict[str, Link] = {}
+    for path in sorted(paths.SCENARIOS.glob("*.toml")):
+        loaded = suites.load(path, None)
+        for link in loaded.links:
+            named = msgspec.structs.replace(loaded, default_link=link.name)
+            found.setdefault(link.name, _effective_link(named, ceilings))
+    return list(found.values())
+
+
+def _show_checks(checks: Sequence[selftest.Check], failed: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        document = {"checks": [msgspec.to_builtins(check) | {"ok": check.ok} for check in checks], "failures": failed}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        terminal.render_table("What is known, and what was measured", selftest.HEADERS, selftest.rows(checks), out)
+        for each in failed:
+            err.print(f"failed: {each}", markup=False)
+    if failed or not all(check.ok for check in checks):
+        raise typer.Exit(1)
 
 
 @app.command("list")
@@ -254,7 +319,7 @@ def store_serve(
     with host.exclusive("store serve"):
         clients = environments.prepare(paths.ENVS, [FLOOR], tell)
         with open_lab(None, "by-hand", tls=tls, tell=tell) as lab:
-            effective, _ = _effective_link(lab, suite, 0, clients)
+            effective = _effective_link(suite, _ceilings(lab, 0, clients))
             with lab.link(effective) as server:
                 assert server is not None
                 variables = {"AWS_ENDPOINT_URL": server.endpoint_url(effective.name)} | {
@@ -324,22 +389,30 @@ def _confirm(target: Target, trials: Sequence[Trial], yes: bool) -> None:
     typer.confirm("Go on?", abort=True, err=True)
 
 
-def _effective_link(
-    lab: Lab, suite: Suite, seed: int, clients: Mapping[str, InstalledClient]
-) -> tuple[Link, int | None]:
-    """Return the link as it will stand, and the store's ceiling where the link takes its rate from it."""
-    name = suite.default_link
+def _ceilings(lab: Lab, seed: int, clients: Mapping[str, InstalledClient]) -> Ceilings | None:
+    """Measure what the embedded store can give at most; nobody asks that of a store that isn't ours."""
     if lab.embedded_store is None:
-        return NO_LINK, None
-    link = next(each for each in suite.links if each.name == name)
-    if not link.scaled:
-        return link, None
-    tell("the store's ceiling, for a link that fits this host")
+        return None
+    tell("what the store gives at most")
     floor = clients.get(FLOOR) or environments.prepare(paths.ENVS, [FLOOR], tell)[FLOOR]
-    ceiling = measure_ceiling(lab, floor, seed)
-    rate = scaled_rate(ceiling)
-    tell(f"the store gives {ceiling / 2**20:.0f} MiB/s at most, so the link gives {rate >> 20} MiB/s a stream")
-    return Link(link.name, link.delay_ms, link.copy_delay_ms, rate, scaled=True), ceiling
+    found = measure_ceilings(lab, floor, seed)
+    tell(
+        f"it gives {units.rate(found.download_bytes_per_s)} down, {units.rate(found.upload_bytes_per_s)} up, "
+        f"{found.gets_per_s} GET/s, {found.puts_per_s} PUT/s"
+    )
+    return found
+
+
+def _effective_link(suite: Suite, ceilings: Ceilings | None) -> Link:
+    """Return the link as it will stand: a scaled one takes its rate from the store's ceiling."""
+    if ceilings is None:
+        return NO_LINK
+    link = next(each for each in suite.links if each.name == suite.default_link)
+    if not link.scaled:
+        return link
+    rate = scaled_rate(ceilings.download_bytes_per_s)
+    tell(f"so the link {link.name} gives {units.rate(rate)} a stream")
+    return msgspec.structs.replace(link, stream_rate_bytes_per_s=rate)
 
 
 @contextmanager

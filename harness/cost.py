@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.lab.dataset import COPIES, LISTS_OR_LOOKS, READS, TO_STORE
+from harness.lab.dataset import COPIES, MOVES_NOTHING, READS, TO_STORE
 from harness.model import Case, Trial
 
 # Amazon S3 Standard, us-east-1, list prices of November 2026 in dollars for one request.
@@ -40,7 +40,7 @@ def estimate(trials: Sequence[Trial]) -> Estimate:
             writes, reads = writes + case.objects.count + requests, reads + 2
         else:
             reads += requests + 2
-            moved += 0 if case.operation in LISTS_OR_LOOKS else case.objects.total_bytes
+            moved += 0 if case.operation in MOVES_NOTHING else case.objects.total_bytes
     for case in {trial.case.objects: trial.case for trial in trials if trial.case.operation in READS | {"rm"}}.values():
         writes += COPIES * _requests(case)
         moved += COPIES * case.objects.total_bytes

@@ -11,7 +11,7 @@ from harness.errors import ResumeRefusedError
 from harness.lab import environments, host
 from harness.lab import link as links
 from harness.lab.environments import InstalledClient
-from harness.model import SCHEMA_VERSION, Filters, Link, Run, StoreInfo, Suite, Trial
+from harness.model import SCHEMA_VERSION, Ceilings, Filters, Link, Run, StoreInfo, Suite, Trial
 
 
 def new_run_id(suite: str, profile: str) -> str:
@@ -31,7 +31,7 @@ def make(
     clients: Mapping[str, InstalledClient],
     store: StoreInfo,
     link: Link,
-    ceiling_bytes_per_s: int | None,
+    ceilings: Ceilings | None,
     *,
     tls: bool,
 ) -> Run:
@@ -51,7 +51,7 @@ def make(
         filters=filters,
         tls=tls,
         link=link,
-        ceiling_bytes_per_s=ceiling_bytes_per_s,
+        ceiling_bytes_per_s=ceilings.download_bytes_per_s if ceilings else None,
         upload_rate_limited=link.stream_rate_bytes_per_s is not None and links.limits_uploads(),
         store=store,
         host=host.inspect(),
@@ -59,6 +59,7 @@ def make(
         cases=suite.cases,
         trial_count=len(trials),
         plan_digest=plan.digest(trials),
+        ceilings=ceilings,
     )
 
 

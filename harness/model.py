@@ -16,6 +16,15 @@ class Noun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Immutable, and strict when read back: an unknown field is an error, never dropped."""
 
 
+CONTROL = "control"
+"""Version in the label of a client that takes part a second time: e.g. `s3fs@control`."""
+
+
+def client_name(label: str) -> str:
+    """Return the client of a label: `s3fs` of `s3fs@control` or `s3fs@2026.8.0`."""
+    return label.partition("@")[0]
+
+
 def digest_of(value: object) -> str:
     """Return 16 hex digits that name the content of `value`, independent of the order of its keys."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
@@ -47,6 +56,8 @@ class Link(Noun, frozen=True):
     """Per stream, downloads and uploads alike."""
     scaled: bool = False
     """The rate was, or is to be, derived from the ceiling of the embedded store."""
+    abort_percent: int = 0
+    """Of the requests, at random, are answered 503 SlowDown in place of reaching the store."""
 
 
 class Settings(Noun, frozen=True):
@@ -100,6 +111,8 @@ class Profile(Noun, frozen=True):
     name: str
     measured_blocks: int
     warmup_blocks: int
+    control: str | None = None
+    """Client that takes part twice: what separates it from itself is this session's noise."""
 
 
 class Suite(Noun, frozen=True):
@@ -134,6 +147,7 @@ class Trial(Noun, frozen=True):
     """Place among the clients of this block and case, from 0."""
     phase: Phase
     client: str
+    """Label: a client's name, with `@` and a version where it takes part more than once."""
     case: Case
 
 
@@ -243,10 +257,12 @@ class ClientInfo(Noun, frozen=True):
     """A client as it was found installed."""
 
     name: str
+    """Label; unique in a run."""
     title: str
     environment: str
     role: str
-    """`client`, or of the instrument itself: `floor` does the least work, `null` does none and moves nothing."""
+    """`client`, or of the instrument itself: `floor` does the least work, `null` does none and moves nothing,
+    `control` is a client's second label."""
     version: str
     python: str
     packages: dict[str, str]
@@ -278,6 +294,16 @@ class StoreInfo(Noun, frozen=True):
     settings: dict[str, str]
 
 
+class Ceilings(Noun, frozen=True):
+    """The most that the embedded store and an unlimited link deliver on this host, to the client that does least."""
+
+    download_bytes_per_s: int
+    upload_bytes_per_s: int
+    gets_per_s: int
+    """Of small objects, one request each."""
+    puts_per_s: int
+
+
 class Filters(Noun, frozen=True):
     """What narrowed the run; resuming must narrow it the same way."""
 
@@ -286,6 +312,8 @@ class Filters(Noun, frozen=True):
     sizes: tuple[str, ...] = ()
     blocks: int | None = None
     link: str | None = None
+    control: str | None = None
+    """In place of the profile's; `none` leaves it out."""
 
 
 class Run(Noun, frozen=True):
@@ -308,7 +336,8 @@ class Run(Noun, frozen=True):
     tls: bool
     link: Link
     ceiling_bytes_per_s: int | None
-    """Most that the embedded store delivered through an unlimited link, from which a scaled link takes its rate."""
+    """Most that the embedded store delivered through an unlimited link, from which a scaled link takes its rate;
+    the same as the download of `ceilings`, which early runs lack."""
     upload_rate_limited: bool
     """False where the system offers no pacing of uploads (anything but Linux)."""
     store: StoreInfo
@@ -317,6 +346,8 @@ class Run(Noun, frozen=True):
     cases: tuple[Case, ...]
     trial_count: int
     plan_digest: str
+    ceilings: Ceilings | None = None
+    """None on a store that isn't ours."""
 
 
 class RunSet(Noun, frozen=True):

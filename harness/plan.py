@@ -9,9 +9,11 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import BenchError, UnknownNameError
-from harness.model import Case, Filters, Phase, Scenario, Suite, Trial, digest_of
+from harness.model import CONTROL, Case, Filters, Phase, Scenario, Suite, Trial, digest_of
 
 T = TypeVar("T")
+
+NO_CONTROL = "none"
 
 _MIB = 1 << 20
 
@@ -24,15 +26,18 @@ def narrow(suite: Suite, filters: Filters, known_clients: Sequence[str] = ()) ->
     )
     if filters.blocks is not None:
         narrowed = _with_blocks(narrowed, filters.blocks)
-    return narrowed if filters.link is None else _with_link(narrowed, filters.link)
+    if filters.link is not None:
+        narrowed = _with_link(narrowed, filters.link)
+    return _with_control(narrowed, filters.control)
 
 
 def trials(suite: Suite, seed: int) -> tuple[Trial, ...]:
     """Order a run in randomised complete blocks: each holds each case once, and in it every client once, adjacent.
 
     Clients of one case are adjacent in time, so that a drift of the host reaches all of them alike. Their order is one
-    permutation a case, its start rotated by block, so that over the blocks each client takes each position as evenly
-    as possible.
+    permutation a case. The second of two blocks has the reverse order of the first, so that each client's mean position
+    is the same, and who goes before whom changes. Every two blocks the start moves on by one, so that over the blocks
+    each client takes each position.
     """
     return tuple(
         Trial(sequence, block, position, phase, client, case)
@@ -54,6 +59,22 @@ def shape(case: Case) -> str:
     return case.key.split("/")[1]
 
 
+def _with_control(suite: Suite, wanted: str | None) -> Suite:
+    """Have one client take part twice; where the profile's isn't among the clients, the first of them."""
+    profile = suite.profile
+    if wanted is None and profile.control is not None:
+        wanted = profile.control if profile.control in suite.clients else suite.clients[0]
+    if wanted in (None, NO_CONTROL):
+        return msgspec.structs.replace(suite, profile=msgspec.structs.replace(profile, control=None))
+    if wanted not in suite.clients:
+        raise UnknownNameError("client", wanted, suite.clients)
+    return msgspec.structs.replace(
+        suite,
+        profile=msgspec.structs.replace(profile, control=wanted),
+        clients=(*suite.clients, f"{wanted}@{CONTROL}"),
+    )
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
@@ -61,14 +82,18 @@ def _places(suite: Suite, seed: int) -> Iterator[tuple[int, Phase, Case, int, st
     for block in range(suite.profile.warmup_blocks + suite.profile.measured_blocks):
         phase = Phase.WARMUP if block < suite.profile.warmup_blocks else Phase.MEASURED
         for case in _shuffled(suite.cases, f"{seed}/{block}", lambda case: case.key):
-            for position, client in enumerate(_clients_of(suite.clients, seed, case, block)):
+            for position, client in enumerate(
+                _clients_of(suite.clients, seed, case, block - suite.profile.warmup_blocks)
+            ):
                 yield block, phase, case, position, client
 
 
 def _clients_of(clients: Sequence[str], seed: int, case: Case, block: int) -> list[str]:
+    """Return the order in a block; measured blocks count from 0, so that their pairs are whole."""
     order = _shuffled(clients, f"{seed}/{case.key}", str)
-    start = block % len(order)
-    return order[start:] + order[:start]
+    start = block // 2 % len(order)
+    rotated = order[start:] + order[:start]
+    return rotated[::-1] if block % 2 else rotated
 
 
 def _shuffled(items: Sequence[T], seed: str, name: Callable[[T], str]) -> list[T]:

@@ -12,7 +12,7 @@ from harness import plan
 from harness.errors import StoreError, StoreLostError
 from harness.lab import link as links
 from harness.lab.bucket import StoreRefused
-from harness.lab.dataset import LISTS_OR_LOOKS, TO_STORE, Dataset, Task
+from harness.lab.dataset import MOVES_NOTHING, TO_STORE, Dataset, Task
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import Lab
 from harness.lab.link import LinkServer
@@ -20,6 +20,7 @@ from harness.lab.process import Answer, Order, Program, TrialProcess, redact
 from harness.model import (
     SCHEMA_VERSION,
     Case,
+    Ceilings,
     Failed,
     FailureKind,
     Link,
@@ -31,6 +32,7 @@ from harness.model import (
     Record,
     Requests,
     Settings,
+    Suite,
     Trial,
     Unsupported,
 )
@@ -43,9 +45,21 @@ SMALLEST_POOL = 10
 GARBAGE_LIMIT_BYTES = 4 << 30
 """Removed objects whose room the embedded store is asked to give back, between two trials; it takes some seconds."""
 
-CALIBRATION_CASE = Case("ceiling", "read", Objects(1, 64 << 20), Settings(8, 8 << 20), "direct")
-CALIBRATION_TRIALS = 5
+
+def _calibration(operation: str, objects: Objects, concurrency: int) -> Case:
+    return Case("ceiling", operation, objects, Settings(concurrency, 8 << 20), "direct")
+
+
+CALIBRATION = {
+    "download_bytes_per_s": [_calibration("read", Objects(1, 64 << 20), streams) for streams in (8, 16)],
+    "upload_bytes_per_s": [_calibration("write", Objects(1, 64 << 20), 8)],
+    "gets_per_s": [_calibration("cat", Objects(400, 4 << 10), 32)],
+    "puts_per_s": [_calibration("pipe", Objects(400, 4 << 10), 32)],
+}
+"""By the field of Ceilings, the cases whose fastest trial is the ceiling."""
+CALIBRATION_TRIALS = 4
 STREAMS_WITHIN_HALF = 8
+PAST_PEAK_BYTES = 600 << 20
 RATES_MIB_PER_S = (2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90)
 """Steps of a scaled link, so that two sessions on like hosts get the same link, and may be compared."""
 
@@ -108,7 +122,7 @@ class _Starter:
         program = Program(
             interpreter=client.environment.interpreter,
             adapter=client.environment.adapter,
-            client=trial.client,
+            client=client.name,
             environment=bench.lab.client_environment(bench.server),
             secrets=bench.lab.secrets,
         )
@@ -196,6 +210,7 @@ def _order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
         "paths": [str(path) for path in task.paths],
         "payloads": [],
         "prefix": task.source.prefix,
+        "object_bytes": trial.case.objects.size_bytes,
         "concurrency": settings.concurrency,
         "block_bytes": settings.block_bytes,
     }
@@ -230,7 +245,7 @@ def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> st
 
 
 def _measurement(case: Case, answer: Answer, requests: Requests | None, is_null: bool) -> Measurement:
-    moves = case.operation not in LISTS_OR_LOOKS and not is_null
+    moves = case.operation not in MOVES_NOTHING and not is_null
     return Measurement(
         wall_ns=answer.window.wall_ns,
         cpu_user_ns=answer.window.cpu_user_ns,
@@ -246,23 +261,41 @@ def _measurement(case: Case, answer: Answer, requests: Requests | None, is_null:
     )
 
 
-def measure_ceiling(lab: Lab, floor: InstalledClient, seed: int) -> int:
-    """Measure the most that the embedded store delivers through an unlimited link, in bytes per second.
+def measure_ceilings(lab: Lab, floor: InstalledClient, seed: int) -> Ceilings:
+    """Measure the most that the embedded store delivers through an unlimited link.
 
-    The floor client reads 64 MiB in 8 parallel ranges; of five trials the fastest counts, for a ceiling is what can be
-    reached, and whatever else the host does only lowers it. It includes TLS when the run does, since link and client
-    share this host's processors with the store.
+    The floor client moves 64 MiB in parallel ranges and parts, then many small objects; of each kind the fastest trial
+    counts, for a ceiling is what can be reached, and whatever else the host does only lowers it. It includes TLS when the
+    run does, since link and client share this host's processors with the store.
     """
-    direct, rates = Link("direct"), []
+    direct, best = Link("direct"), dict.fromkeys(CALIBRATION, 0.0)
+    cases = list(dict.fromkeys(case for cases in CALIBRATION.values() for case in cases))
     with lab.dataset("ceiling", seed) as dataset, lab.link(direct) as server:
-        dataset.prepare([CALIBRATION_CASE], lambda _: None)
+        dataset.prepare(cases, lambda _: None)
         bench = Bench("ceiling", lab, server, direct, dataset, {floor.info.name: floor})
-        trials = [Trial(n, 0, 0, Phase.WARMUP, floor.info.name, CALIBRATION_CASE) for n in range(CALIBRATION_TRIALS)]
+        trials = [
+            Trial(sequence, block, 0, Phase.WARMUP, floor.info.name, case)
+            for sequence, (block, case) in enumerate(itertools.product(range(CALIBRATION_TRIALS), cases))
+        ]
         for record in execute(bench, trials):
             if not isinstance(record.outcome, Measured):
                 raise StoreError(f"the store's ceiling can't be measured: {record.outcome.reason}")
-            rates.append(CALIBRATION_CASE.objects.total_bytes * 10**9 // record.outcome.measurement.wall_ns)
-    return max(rates)
+            case, wall_ns = record.trial.case, record.outcome.measurement.wall_ns
+            amount = case.objects.total_bytes if case.objects.count == 1 else case.objects.count
+            for name in (name for name, of_name in CALIBRATION.items() if case in of_name):
+                best[name] = max(best[name], amount * 1e9 / wall_ns)
+    return Ceilings(**{name: round(value) for name, value in best.items()})
+
+
+def measure_known(lab: Lab, suite: Suite, seed: int, clients: Mapping[str, InstalledClient]) -> Iterator[Record]:
+    """Run the known client's trials, each measured like any other, and yield their records."""
+    link = next(each for each in suite.links if each.name == suite.default_link)
+    trials = plan.trials(suite, seed)
+    # What this process once held must not show in a child: ru_maxrss, for one, is inherited by exec.
+    bytearray(b"x") * PAST_PEAK_BYTES
+    with lab.dataset("known", seed) as dataset, lab.link(link) as server:
+        dataset.prepare(suite.cases, lambda _: None)
+        yield from execute(Bench("selftest", lab, server, link, dataset, clients), trials)
 
 
 def scaled_rate(ceiling_bytes_per_s: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import BenchError, InvalidFileError, UnknownNameError
-from harness.model import Case, Link, Noun, Objects, Profile, Scenario, Settings, Suite
+from harness.model import Case, Link, Objects, Profile, Scenario, Settings, Suite
 
 T = TypeVar("T")
 
@@ -20,28 +20,28 @@ T = TypeVar("T")
 class Kind(StrEnum):
     ONE = "one"
     MANY = "many"
-
-
-class Operation(Noun, frozen=True):
-    kind: Kind
-    moves_bytes: bool
-    """The objects' bytes pass between client and store; a copy within the store moves none."""
+    KNOWN = "known"
+    """Of the known client: its objects say how much of a thing it does."""
 
 
 OPERATIONS = {
-    "read": Operation(Kind.ONE, moves_bytes=True),
-    "write": Operation(Kind.ONE, moves_bytes=True),
-    "copy": Operation(Kind.ONE, moves_bytes=False),
-    "put_file": Operation(Kind.ONE, moves_bytes=True),
-    "get_file": Operation(Kind.ONE, moves_bytes=True),
-    "cat": Operation(Kind.MANY, moves_bytes=True),
-    "pipe": Operation(Kind.MANY, moves_bytes=True),
-    "put": Operation(Kind.MANY, moves_bytes=True),
-    "get": Operation(Kind.MANY, moves_bytes=True),
-    "copy_many": Operation(Kind.MANY, moves_bytes=False),
-    "rm": Operation(Kind.MANY, moves_bytes=False),
-    "find": Operation(Kind.MANY, moves_bytes=False),
-    "info": Operation(Kind.MANY, moves_bytes=False),
+    "read": Kind.ONE,
+    "write": Kind.ONE,
+    "copy": Kind.ONE,
+    "put_file": Kind.ONE,
+    "get_file": Kind.ONE,
+    "cat": Kind.MANY,
+    "pipe": Kind.MANY,
+    "put": Kind.MANY,
+    "get": Kind.MANY,
+    "copy_many": Kind.MANY,
+    "rm": Kind.MANY,
+    "find": Kind.MANY,
+    "info": Kind.MANY,
+    "allocate": Kind.KNOWN,
+    "hold_threads": Kind.KNOWN,
+    "burn_cpu": Kind.KNOWN,
+    "pause": Kind.KNOWN,
 }
 """Every operation that a scenario may name. An adapter need not offer them all."""
 
@@ -132,15 +132,16 @@ def _open(path: Path) -> _Table:
 
 
 def _profiles(top: _Table) -> dict[str, Profile]:
-    return {name: _profile(name, table) for name, table in top.tables("profiles").items()}
+    return {name: _profile(name, table, top) for name, table in top.tables("profiles").items()}
 
 
-def _profile(name: str, table: _Table) -> Profile:
-    table.allow("measured_blocks", "warmup_blocks")
+def _profile(name: str, table: _Table, top: _Table) -> Profile:
+    table.allow("measured_blocks", "warmup_blocks", "control")
     return Profile(
         name=name,
         measured_blocks=table.number("measured_blocks", least=1),
         warmup_blocks=table.number("warmup_blocks", least=0),
+        control=table.choice("control", top.many("clients", _name)) if "control" in table.values else None,
     )
 
 
@@ -149,7 +150,7 @@ def _links(top: _Table) -> tuple[Link, ...]:
 
 
 def _link(name: str, table: _Table) -> Link:
-    table.allow("delay_ms", "copy_delay_ms", "stream_rate")
+    table.allow("delay_ms", "copy_delay_ms", "stream_rate", "abort_percent")
     rate = table.one("stream_rate", _rate) if "stream_rate" in table.values else None
     return Link(
         name=name,
@@ -157,6 +158,7 @@ def _link(name: str, table: _Table) -> Link:
         copy_delay_ms=table.number("copy_delay_ms", least=0, default=0),
         stream_rate_bytes_per_s=rate,
         scaled=table.values.get("stream_rate") == "scaled",
+        abort_percent=table.number("abort_percent", least=0, most=100, default=0),
     )
 
 
@@ -173,7 +175,7 @@ def _scenarios(top: _Table, profile: str, profiles: tuple[str, ...], link: str) 
 
 def _scenario(name: str, table: _Table, defaults: _Table, profile: str, link: str) -> Scenario:
     operation = table.choice("operation", OPERATIONS, default=name)
-    kind = OPERATIONS[operation].kind
+    kind = OPERATIONS[operation]
     layers = [layer for each in (table, defaults.table(kind, required=False)) for layer in _layers(each, profile)]
     objects = _first(layers, "objects").many("objects", _objects_of(kind))
     concurrency = _first(layers, "concurrency").many("concurrency", _positive)
@@ -216,10 +218,12 @@ def _positive(value: object) -> int:
     return _whole(value, least=1)
 
 
-def _whole(value: object, least: int) -> int:
+def _whole(value: object, least: int, most: int | None = None) -> int:
     # TOML's true is a Python bool, which is an int.
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise BenchError(f"must be a whole number of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise BenchError(f"must be at most {most}, not {value!r}")
     return value
 
 
@@ -283,10 +287,10 @@ class _Table:
     def text(self, key: str) -> str:
         return self.one(key, _text)
 
-    def number(self, key: str, least: int, default: int | None = None) -> int:
+    def number(self, key: str, least: int, most: int | None = None, default: int | None = None) -> int:
         if default is not None and key not in self.values:
             return default
-        return self.one(key, lambda value: _whole(value, least))
+        return self.one(key, lambda value: _whole(value, least, most))
 
     def choice(self, key: str, known: Iterable[str], default: str | None = None) -> str:
         name = default if default is not None and key not in self.values else self.text(key)

@@ -54,15 +54,15 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
-def in_scale(value: float, unit: str, scale: Scale) -> str:
+def in_scale(value: float, unit: str, scale: Scale, digits: int = 3) -> str:
     """Write the number alone, for where the unit stands elsewhere."""
-    return count(value) if unit == "count" else number(value / scale.divisor)
+    return count(value) if unit == "count" else number(value / scale.divisor, digits)
 
 
-def quantity(value: float, unit: str, scale: Scale | None = None) -> str:
+def quantity(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -> str:
     """Write the number and its unit."""
     chosen = scale or scale_of(unit, value)
-    return f"{in_scale(value, unit, chosen)} {chosen.label}".rstrip()
+    return f"{in_scale(value, unit, chosen, digits)} {chosen.label}".rstrip()
 
 
 def size(byte_count: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,12 @@ from harness.lab.lab import Lab, open_lab
 TESTS = Path(__file__).parent
 ENVS = TESTS / "envs"
 TINY = TESTS / "scenarios" / "tiny.toml"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Let the tests' children hear Ctrl-C: a shell that started these tests in the background has them ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,15 @@ from harness import paths
 HARNESS = paths.ROOT / "harness"
 LAYERS = (
     ("harness.cli",),
-    ("harness.run", "harness.manifest", "harness.report", "harness.history", "harness.console", "harness.cost"),
+    (
+        "harness.run",
+        "harness.manifest",
+        "harness.report",
+        "harness.history",
+        "harness.selftest",
+        "harness.console",
+        "harness.cost",
+    ),
     ("harness.lab", "harness.summary", "harness.records", "harness.plan", "harness.suites"),
     ("harness.statistics", "harness.units", "harness.model", "harness.errors", "harness.paths"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
+import msgspec
 import pytest
 
 from harness import plan
@@ -48,14 +49,50 @@ def test_each_block_holds_each_case_once_with_every_client_adjacent(warmup: int)
     assert all((trial.phase is Phase.WARMUP) == (trial.block < warmup) for trial in planned)
 
 
-@pytest.mark.parametrize(("measured", "clients"), [(8, CLIENTS), (8, CLIENTS[:3]), (3, CLIENTS), (10, (*CLIENTS, "e"))])
-def test_each_client_takes_each_position_as_evenly_as_possible(measured: int, clients: tuple[str, ...]) -> None:
-    planned = [trial for trial in plan.trials(suite(measured, 1, clients), 7) if trial.phase is Phase.MEASURED]
-    for case in suite().cases:
-        for client in clients:
-            counts = Counter(trial.position for trial in planned if (trial.case, trial.client) == (case, client))
-            times = [counts[position] for position in range(len(clients))]
-            assert max(times) - min(times) <= 1
+def positions(measured: int, warmup: int, clients: tuple[str, ...]) -> dict[tuple[str, str], list[int]]:
+    """Return the positions that each client takes on each case in measured blocks."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for trial in plan.trials(suite(measured, warmup, clients), 7):
+        if trial.phase is Phase.MEASURED:
+            found.setdefault((trial.case.key, trial.client), []).append(trial.position)
+    return found
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+@pytest.mark.parametrize("measured", [2, 6, 8, 10])
+@pytest.mark.parametrize("clients", [CLIENTS[:2], CLIENTS[:3], CLIENTS])
+def test_over_two_blocks_each_client_has_the_same_mean_position(
+    measured: int, warmup: int, clients: tuple[str, ...]
+) -> None:
+    for taken in positions(measured, warmup, clients).values():
+        assert sum(taken) * 2 == measured * (len(clients) - 1)
+
+
+@pytest.mark.parametrize("clients", [CLIENTS[:2], CLIENTS[:3], CLIENTS])
+def test_over_enough_blocks_each_client_takes_each_position_equally_often(clients: tuple[str, ...]) -> None:
+    for taken in positions(2 * len(clients), 1, clients).values():
+        assert Counter(taken) == dict.fromkeys(range(len(clients)), 2)
+
+
+def test_who_goes_before_whom_changes_from_block_to_block() -> None:
+    planned = [trial.client for trial in plan.trials(suite(2, 0), 7) if trial.case.key == "read/64MiB/c8/b8MiB"]
+    assert planned[:4] == planned[:3:-1]
+
+
+def test_a_control_takes_part_once_more_under_a_label_of_its_own() -> None:
+    with_control = plan.narrow(suite(), Filters(control="b"))
+    assert with_control.clients == (*CLIENTS, "b@control")
+    assert {trial.client for trial in plan.trials(with_control, 1)} == {*CLIENTS, "b@control"}
+
+
+def test_a_control_is_the_profiles_unless_told_otherwise() -> None:
+    profile = Profile("standard", 8, 1, control="b")
+    planned = msgspec.structs.replace(suite(), profile=profile)
+    assert plan.narrow(planned, Filters()).clients[-1] == "b@control"
+    assert plan.narrow(planned, Filters(control="none")).clients == CLIENTS
+    assert plan.narrow(planned, Filters(clients=("c", "d"))).clients == ("c", "d", "c@control")
+    with pytest.raises(UnknownNameError, match="no client matches 'b'"):
+        plan.narrow(planned, Filters(clients=("c", "d"), control="b"))
 
 
 def test_the_seed_alone_decides_the_order() -> None:

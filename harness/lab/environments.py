@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import EnvironmentFailedError, InvalidFileError, UnknownNameError
-from harness.model import ClientInfo
+from harness.model import CONTROL, ClientInfo, client_name
 from harness.paths import WORKER
 
 SYNC_LIMIT_S = 1800
@@ -72,6 +72,11 @@ class InstalledClient:
     environment: Environment
     info: ClientInfo
 
+    @property
+    def name(self) -> str:
+        """Name under which the adapter knows it."""
+        return client_name(self.info.name)
+
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -105,21 +110,22 @@ def _read_declaration(pyproject: Path) -> Declaration:
         raise InvalidFileError(pyproject, "tool.bench", str(error)) from error
 
 
-def prepare(envs: Path, names: Iterable[str], tell: Callable[[str], None]) -> dict[str, InstalledClient]:
-    """Install what `names` need, exactly as locked, and return them in that order. `tell` hears of each step."""
+def prepare(envs: Path, labels: Iterable[str], tell: Callable[[str], None]) -> dict[str, InstalledClient]:
+    """Install what `labels` need, exactly as locked, and return them in that order. `tell` hears of each step."""
     known = discover(envs)
-    wanted = list(names)
-    for name in wanted:
-        if name not in known:
-            raise UnknownNameError("client", name, sorted(known))
+    found: dict[str, Environment] = {}
+    for label in labels:
+        if client_name(label) not in known:
+            raise UnknownNameError("client", client_name(label), sorted(known))
+        found[label] = known[client_name(label)]
     described: dict[str, Description] = {}
-    for environment in {known[name].name: known[name] for name in wanted}.values():
+    for environment in {each.name: each for each in found.values()}.values():
         tell(f"environment {environment.name}")
         _sync(environment)
         described[environment.name] = _describe(environment)
     return {
-        name: InstalledClient(known[name], _client_info(name, known[name], described[known[name].name]))
-        for name in wanted
+        label: InstalledClient(environment, _client_info(label, environment, described[environment.name]))
+        for label, environment in found.items()
     }
 
 
@@ -188,14 +194,15 @@ def _describe(environment: Environment) -> Description:
     return description
 
 
-def _client_info(name: str, environment: Environment, description: Description) -> ClientInfo:
+def _client_info(label: str, environment: Environment, description: Description) -> ClientInfo:
+    name = client_name(label)
     declared = environment.declaration.clients[name]
     package = environment.declaration.package
     return ClientInfo(
-        name=name,
+        name=label,
         title=declared.title,
         environment=environment.name,
-        role=declared.role,
+        role=CONTROL if label == f"{name}@{CONTROL}" else declared.role,
         version=description.packages.get(package.lower(), "") if package else f"python {description.python}",
         python=description.python,
         packages=dict(sorted(description.packages.items())),

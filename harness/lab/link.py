@@ -31,6 +31,16 @@ MARK_LIMIT_S = 10.0
 MARK_PATH = "/bench-mark/"
 SO_MAX_PACING_RATE = 47
 UNLIMITED = 2**31 - 1
+SLOW_DOWN = 503
+_SLOW_DOWN_REPLY = {
+    # What S3 answers when it throttles: a client's retries may look at the code in the body.
+    "filter": {"response_flag_filter": {"flags": ["FI"]}},
+    "body": {
+        "inline_string": '<?xml version="1.0" encoding="UTF-8"?>\n'
+        "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+    },
+    "body_format_override": {"text_format": "%LOCAL_REPLY_BODY%", "content_type": "application/xml"},
+}
 
 _LOG_FORMAT = {
     "method": "%REQ(:METHOD)%",
@@ -257,7 +267,7 @@ def _address(port: int) -> dict[str, Any]:
     return {"socket_address": {"address": LOOPBACK, "port_value": port}}
 
 
-def _fault(delay_ms: int, rate_bytes_per_s: int | None) -> dict[str, Any]:
+def _fault(delay_ms: int, rate_bytes_per_s: int | None, abort_percent: int = 0) -> dict[str, Any]:
     always = {"numerator": 100}
     fault: dict[str, Any] = {"@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"}
     if delay_ms:
@@ -265,15 +275,20 @@ def _fault(delay_ms: int, rate_bytes_per_s: int | None) -> dict[str, Any]:
     if rate_bytes_per_s is not None:
         kibibytes = max(1, round(rate_bytes_per_s / 1024))
         fault["response_rate_limit"] = {"fixed_limit": {"limit_kbps": kibibytes}, "percentage": always}
+    if abort_percent:
+        fault["abort"] = {"http_status": SLOW_DOWN, "percentage": {"numerator": abort_percent}}
     return fault
 
 
 def _connection_manager(link: Link, access_log: Path) -> dict[str, Any]:
+    aborts = link.abort_percent
     store = {"cluster": link.name, "timeout": "0s"}
     copies = {
         "match": {"prefix": "/", "headers": [{"name": "x-amz-copy-source", "present_match": True}]},
         "route": store,
-        "typed_per_filter_config": {"envoy.filters.http.fault": _fault(link.copy_delay_ms or link.delay_ms, None)},
+        "typed_per_filter_config": {
+            "envoy.filters.http.fault": _fault(link.copy_delay_ms or link.delay_ms, None, aborts)
+        },
     }
     mark = {"match": {"prefix": MARK_PATH}, "direct_response": {"status": 200},
             "typed_per_filter_config": {"envoy.filters.http.fault": _fault(0, None)}}  # fmt: skip
@@ -304,7 +319,7 @@ def _connection_manager(link: Link, access_log: Path) -> dict[str, Any]:
             "http_filters": [
                 {
                     "name": "envoy.filters.http.fault",
-                    "typed_config": _fault(link.delay_ms, link.stream_rate_bytes_per_s),
+                    "typed_config": _fault(link.delay_ms, link.stream_rate_bytes_per_s, aborts),
                 },
                 {
                     "name": "envoy.filters.http.router",
@@ -314,6 +329,7 @@ def _connection_manager(link: Link, access_log: Path) -> dict[str, Any]:
                     },
                 },
             ],
+            "local_reply_config": {"mappers": [_SLOW_DOWN_REPLY]},
             "route_config": {"virtual_hosts": [{"name": "store", "domains": ["*"], "routes": routes}]},
         },
     }

@@ -28,6 +28,7 @@ from harness.report.view import (
 
 COLUMN_GAP = 2
 LOGS_SHOWN = 5
+ALARMS = frozenset({"FAILED", "bad"})
 UNBROKEN = 30
 """Up to this width words of a table, such as a case, are not broken."""
 _DIM, _BOLD, _ALARM = "dim", "bold", "bold red"
@@ -39,6 +40,16 @@ def render(view: View, console: Console) -> None:
     for section in view.sections:
         if section.place != "document":
             _section(section, console)
+
+
+def render_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print a table of plain words; a word that says that something is wrong stands out."""
+    table = RichTable(title=title, title_justify="left", title_style=_BOLD, box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(Text(header), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(word, style=_ALARM if word in ALARMS else "") for word in row))
+    console.print(table)
 
 
 def _section(section: Section, console: Console) -> None:

@@ -59,6 +59,7 @@ class Job(NamedTuple):
     paths: list[str]  # local files to upload from or download to, one for each of `keys`
     payloads: list[bytes]  # contents to write, one for each of `keys`
     prefix: str  # to list
+    object_bytes: int  # size of each object
     concurrency: int
     block_bytes: int | None
 
