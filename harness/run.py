@@ -175,7 +175,7 @@ def _run(bench: Bench, process: TrialProcess, trial: Trial, task: Task, start_ne
         if bench.server is not None:
             bench.server.entries_since_mark(bench.link.name)
 
-    order = Order(_order_content(bench, trial, task), bench.limit_s(trial.case))
+    order = Order(order_content(bench, trial, task), bench.limit_s(trial.case))
     answer = process.run(order, mark, start_next)
     requests = None if bench.server is None else links.summarise(bench.server.entries_since_mark(bench.link.name))
     if isinstance(answer, Failed):
@@ -190,7 +190,8 @@ def _run(bench: Bench, process: TrialProcess, trial: Trial, task: Task, start_ne
     return Measured(_measurement(trial.case, answer, requests, is_null), answer.applied, answer.exit_code)
 
 
-def _order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
+def order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
+    """Return what a worker reads from its standard input."""
     settings, info = trial.case.settings, bench.lab.info
     target_url = None if info.endpoint == "Amazon S3" else info.endpoint
     connection = {

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.model import (
+    CONTROL,
     Case,
     ClientInfo,
     Failed,
@@ -99,6 +100,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("threads_peak", "Threads", "count", "down", _measured(lambda m: m.threads_peak)),
     Metric("requests_total", "Requests", "count", "down", _requested(lambda r: r.total)),
+    Metric(
+        "requests_per_s",
+        "Requests a second",
+        "requests_per_s",
+        "up",
+        _measured(lambda m: m.requests.total * 1e9 / m.wall_ns if m.requests else None),
+    ),
     Metric("connection_count", "Connections", "count", "down", _requested(lambda r: r.connection_count)),
     Metric("in_flight_peak", "In flight, peak", "count", "up", _requested(lambda r: r.in_flight_peak)),
     Metric(
@@ -155,7 +163,8 @@ class Summary:
 
     @property
     def clients(self) -> tuple[ClientInfo, ...]:
-        return self.run.clients
+        """Return the columns of a table: the control is no client beside the others, but its twin's mirror."""
+        return tuple(client for client in self.run.clients if client.role != CONTROL)
 
     @property
     def has_baseline(self) -> bool:
@@ -241,7 +250,7 @@ def _case_json(summary: Summary, case: Case) -> dict[str, Any]:
         "scenario": case.scenario,
         "operation": case.operation,
         "link": case.link,
-        "clients": [_result_json(summary, case, client) for client in summary.clients],
+        "clients": [_result_json(summary, case, client) for client in summary.run.clients],
     }
 
 

@@ -25,6 +25,7 @@ _LADDERS: dict[str, tuple[Scale, ...]] = {
     "bytes": (Scale("B", 1), Scale("KiB", KIB), Scale("MiB", MIB), Scale("GiB", GIB)),
     "bytes_per_s": (Scale("KiB/s", KIB), Scale("MiB/s", MIB)),
     "objects_per_s": (Scale("objects/s", 1),),
+    "requests_per_s": (Scale("requests/s", 1),),
     "ns": _times(""),
     "us": (Scale("µs", 1), Scale("ms", 1e3), Scale("s", 1e6)),
     "ns_per_gib": _times("/GiB"),

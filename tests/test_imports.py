@@ -19,9 +19,12 @@ LAYERS = (
         "harness.report",
         "harness.history",
         "harness.selftest",
+        "harness.compare",
+        "harness.decide",
         "harness.console",
         "harness.cost",
     ),
+    ("harness.control", "harness.validity"),
     ("harness.lab", "harness.summary", "harness.records", "harness.plan", "harness.suites"),
     ("harness.statistics", "harness.units", "harness.model", "harness.errors", "harness.paths"),
 )

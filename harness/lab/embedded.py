@@ -102,6 +102,11 @@ class EmbeddedStore:
             stop_process(self._process, grace_s=0)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness import control, units
 from harness import summary as summaries
-from harness import units
 from harness.model import Case, ClientInfo, Phase, Run, RunSet
 from harness.report.view import (
     NOTHING,
@@ -19,6 +19,7 @@ from harness.report.view import (
     Note,
     Panel,
     Point,
+    RatioCell,
     Row,
     Section,
     SpreadCell,
@@ -33,6 +34,7 @@ from harness.report.view import (
 )
 from harness.summary import METRIC, Metric, Result, Summary, summarise
 from harness.units import Scale
+from harness.validity import store_bound
 
 VERDICT_BLOCKS = 6
 LOG_LINES = 10
@@ -40,9 +42,12 @@ LOG_LINES = 10
 
 def build(run_set: RunSet) -> View:
     summary = summarise(run_set)
+    bound = store_bound(summary)
     sections = (
         _overview(summary),
-        _throughput_section(summary),
+        _throughput_section(summary, bound),
+        *_bound_sections(summary, bound),
+        *_control_sections(run_set),
         _terminal_cost(summary),
         *_cost_sections(summary),
         *_failure_sections(summary),
@@ -95,12 +100,47 @@ def link_words(run: Run) -> str:
 # --- throughput ------------------------------------------------------------------------------------------------------
 
 
-def _throughput_section(summary: Summary) -> Section:
-    return Section("Throughput", tables=(throughput_table(summary, summary.run.cases),))
+def _throughput_section(summary: Summary, bound: Collection[Case]) -> Section:
+    return Section("Throughput", tables=(throughput_table(summary, summary.run.cases, bound),))
 
 
-def throughput_table(summary: Summary, cases: Sequence[Case]) -> Table:
-    rows = [row for case in cases for row in _throughput_rows(summary, case)]
+def _bound_sections(summary: Summary, bound: Mapping[Case, str]) -> Iterator[Section]:
+    if bound:
+        why = "In these cases the store is what is measured, not the clients; nothing can be decided by them."
+        lines = (f"{summary.label(case)}: {reason}." for case, reason in bound.items())
+        yield Section("Store-bound", paragraphs=(why, *map(plain, lines)))
+
+
+def _control_sections(run_set: RunSet) -> Iterator[Section]:
+    """Tell what the client that took part twice shows of the session's noise."""
+    found = control.find(run_set)
+    if found is None:
+        return
+    noise = ", ".join(f"{figure} {share:.1%}" for figure, share in found.noise.items())
+    words = {
+        "ok": "no figure differs by more than chance",
+        "failed": f"{', '.join(ratio.figure for ratio in found.missed)} of one and the same client differ by more than chance",
+        "inconclusive": f"{_counted(found.block_count, 'block')} are too few to say",
+    }
+    columns = tuple(control.FIGURES)
+    whole = Row("all cases together", _ratio_cells(found.pooled, columns), n=found.block_count)
+    rows = [Row(case.key, _ratio_cells(ratios, columns)) for case, ratios in found.by_case.items()]
+    caption = (
+        f"{found.label} over {found.client}: the same client twice, so 1 is the truth. Geometric mean of the blocks' ratios "
+        f"with its 95 % interval, for all cases together one that 95 % of sound sessions pass in every figure."
+    )
+    table = Table("Control", plain(caption), "case", columns, (whole, *rows))
+    verdict = f"Control {found.verdict}: {words[found.verdict]}. In the median of the cases, a difference is seen from {noise} on."
+    yield Section("Control", paragraphs=(plain(verdict),), tables=(table,))
+
+
+def _ratio_cells(ratios: Sequence[control.Ratio], columns: Sequence[str]) -> tuple[Cell, ...]:
+    known = {ratio.figure: ratio.interval for ratio in ratios}
+    return tuple(RatioCell(known[name]) if name in known else AbsentCell(NOTHING) for name in columns)
+
+
+def throughput_table(summary: Summary, cases: Sequence[Case], bound: Collection[Case] = ()) -> Table:
+    rows = [row for case in cases for row in _throughput_rows(summary, case, case in bound)]
     caption = f"{OF_TRIALS} More is better. "
     if summary.has_baseline:
         caption += f"The ratio to {summary.run.baseline}, e.g. 2.3x, is a ratio of medians, no interval; "
@@ -114,9 +154,10 @@ def _columns(summary: Summary) -> tuple[str, ...]:
     return tuple(plain(client.name) for client in summary.clients)
 
 
-def _throughput_rows(summary: Summary, case: Case) -> Iterator[Row]:
+def _throughput_rows(summary: Summary, case: Case, is_bound: bool) -> Iterator[Row]:
     primary = summary.throughput(case)
-    yield _primary_row(summary, case, primary or METRIC["throughput_bytes_per_s"])
+    row = _primary_row(summary, case, primary or METRIC["throughput_bytes_per_s"])
+    yield replace(row, flag="store-bound" if is_bound else "")
     objects = METRIC["throughput_objects_per_s"]
     if primary is not objects and summary.has(case, objects):
         yield _row(summary, case, objects)
@@ -313,7 +354,7 @@ def _exit_sections(summary: Summary) -> Iterator[Section]:
 
 def _results(summary: Summary) -> Iterator[tuple[Case, ClientInfo, Result]]:
     for case in summary.run.cases:
-        for client in summary.clients:
+        for client in summary.run.clients:
             yield case, client, summary.results[case, client.name]
 
 
@@ -390,6 +431,12 @@ def _where(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _ceiling(run: Run) -> str:
+    if run.ceilings is not None:
+        return (
+            f"{units.rate(run.ceilings.download_bytes_per_s)} down, {units.rate(run.ceilings.upload_bytes_per_s)} up, "
+            f"{units.count(run.ceilings.gets_per_s)} GET/s and {units.count(run.ceilings.puts_per_s)} PUT/s "
+            "are the most that the store gave through an unlimited link"
+        )
     if run.ceiling_bytes_per_s is None:
         return "not measured: the link takes no rate from it"
     return f"{units.rate(run.ceiling_bytes_per_s)} is the most that the store gave through an unlimited link"

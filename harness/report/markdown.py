@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.report.view import Cell, Note, Row, Section, Shown, SpreadCell, Table, View, show
+from harness.report.view import Cell, Note, RatioCell, Row, Section, Shown, SpreadCell, Table, View, show
 
 FIGURES_FOLDER = "figures"
 
@@ -60,7 +60,7 @@ def _note(note: Note) -> str:
 
 
 def table(laid_out: Table) -> str:
-    numbers = any(isinstance(cell, SpreadCell) for row in laid_out.rows for cell in row.cells)
+    numbers = any(isinstance(cell, SpreadCell | RatioCell) for row in laid_out.rows for cell in row.cells)
     heads = [escape(title) for title in (laid_out.label_title, *laid_out.columns)]
     rules = [":--"] + ["--:" if numbers else ":--"] * len(laid_out.columns)
     lines = [_line(heads), _line(rules)]
@@ -79,7 +79,7 @@ def _label(row: Row) -> str:
 
 def _cell(cell: Cell, row: Row) -> str:
     shown = show(cell, row)
-    value = f"**{escape(shown.value)}**" if isinstance(cell, SpreadCell) else escape(shown.value)
+    value = f"**{escape(shown.value)}**" if isinstance(cell, SpreadCell | RatioCell) else escape(shown.value)
     return "<br>".join([value, *_below(shown)])
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from harness import summary as summaries
 from harness import units
-from harness.statistics import Spread
+from harness.statistics import Interval, Spread
 from harness.summary import Summary
 from harness.units import Scale
 
@@ -36,6 +36,14 @@ class SpreadCell:
 
 
 @dataclass(frozen=True)
+class RatioCell:
+    """A ratio with its interval, e.g. of paired trials."""
+
+    interval: Interval
+    remark: str = ""
+
+
+@dataclass(frozen=True)
 class TextCell:
     text: str
 
@@ -57,7 +65,7 @@ class AbsentCell:
     why: str
 
 
-Cell: TypeAlias = SpreadCell | TextCell | FailedCell | UnsupportedCell | AbsentCell
+Cell: TypeAlias = SpreadCell | RatioCell | TextCell | FailedCell | UnsupportedCell | AbsentCell
 
 
 @dataclass(frozen=True)
@@ -77,13 +85,16 @@ class Row:
     n: int | None = None
     """Number of values behind a cell that says no other."""
 
+    flag: str = ""
+    """A word of warning, such as `store-bound`."""
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what holds for the whole row: unit and n, then what the ratios are to."""
         unit = [self.scale.label] if self.scale and self.scale.label else []
         n = [] if self.n is None else [f"n={self.n}"]
         ratio = [f"ratio to {self.ratio_to}"] if self.ratio_to else []
-        return tuple(filter(None, (", ".join(unit + n), *ratio)))
+        return tuple(filter(None, (", ".join(unit + n), *ratio, self.flag)))
 
 
 def usual_n(cells: Iterable[Cell]) -> int | None:
@@ -105,6 +116,9 @@ def show(cell: Cell, row: Row) -> Shown:
     match cell:
         case SpreadCell():
             return _show_spread(cell, row)
+        case RatioCell(interval=interval, remark=remark):
+            value, low, high = (units.number(figure) for figure in (interval.estimate, interval.low, interval.high))
+            return Shown(f"{value}x", f"({low}{TO}{high})", (remark,) if remark else ())
         case TextCell(text=text):
             return Shown(text)
         case FailedCell(count=count):
