@@ -20,15 +20,44 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from harness import cost, history, manifest, paths, plan, records, selftest, suites, units
+from harness import (
+    compare,
+    cost,
+    decide,
+    decisions,
+    history,
+    manifest,
+    paths,
+    plan,
+    records,
+    selftest,
+    suites,
+    summary,
+    units,
+)
 from harness.console import Progress
-from harness.errors import BenchError, DiskFullError
-from harness.lab import environments, host, probe
+from harness.errors import BenchError, DiskFullError, UnknownNameError
+from harness.lab import doctor, environments, host, probe, versions
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import NO_LINK, Lab, Target, open_lab
-from harness.model import Ceilings, Filters, Link, Phase, Run, Suite, Trial
+from harness.lab.versions import Version
+from harness.model import (
+    Ceilings,
+    Decision,
+    Filters,
+    Finding,
+    Level,
+    Link,
+    Phase,
+    Run,
+    RunSet,
+    Suite,
+    Trial,
+    client_name,
+)
 from harness.report import terminal, view, write_report
 from harness.report.build import build
+from harness.report.verdicts import MAIN_METRICS, comparison_sections, decision_sections
 from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceilings, measure_known, scaled_rate
 
 FLOOR = "floor"
@@ -101,6 +130,24 @@ def run(
             "`none` leaves it out. [default: the profile's; quick has none]",
         ),
     ] = None,
+    with_versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="VERSION",
+            help="Run another version of a client beside the locked one: 'pyathena==4.2.0', "
+            "'pyathena @ git+https://host/project@COMMIT' or the path of a checkout; may be repeated.",
+        ),
+    ] = None,
+    until_decided: Annotated[
+        str | None,
+        typer.Option(
+            "--until-decided",
+            metavar="DECISION",
+            help="Once all blocks are measured, measure as many again of the cases that this decision leaves undecided: "
+            "declared before the first trial, once, and paid for by wider intervals.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Order of trials and contents. [default: random]")
     ] = None,
@@ -133,8 +180,11 @@ def run(
         bench run --profile full --bucket my-bucket --region eu-central-1
     """
     target = _target(bucket, prefix, endpoint_url, region, link)
-    filters = Filters(tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link, control)
-    wanted = _suite(suite, profile, filters, target, envs)
+    filters = Filters(
+        tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link, control, tuple(with_versions or ())
+    )
+    wanted, other_versions = _suite(suite, profile, filters, target, envs)
+    decision = None if until_decided is None else _decision(until_decided)
     chosen_seed = secrets.randbelow(2**31) if seed is None else seed
     trials = plan.trials(wanted, chosen_seed)
     if list_only:
@@ -143,17 +193,21 @@ def run(
     if target is not None:
         _confirm(target, trials, yes)
     run_id = manifest.new_run_id(wanted.name, wanted.profile.name)
+    fitness = doctor.examine()
+    for line in doctor.headlines(fitness):
+        err.print(line, markup=False)
     with host.exclusive(f"run {run_id}"):
-        clients = environments.prepare(envs, wanted.clients, tell)
+        clients = _prepare(envs, wanted, other_versions)
         with open_lab(target, run_id, tls=tls, tell=tell) as lab:
             ceilings = _ceilings(lab, chosen_seed, clients)
             effective = _effective_link(wanted, ceilings)
             described = manifest.make(
                 run_id, _command_line(chosen_seed), wanted, suite, trials, chosen_seed, filters, clients, lab.info, effective, ceilings,
-                tls=lab.tls,
+                fitness, decision, tls=lab.tls,
             )  # fmt: skip
             with _bench(described, lab, clients, trials) as bench, records.create(results, described) as writer:
                 _measure(bench, trials, writer, described)
+                _extend(bench, records.find(results, run_id), wanted, writer)
     _finish(records.find(results, run_id), as_json)
 
 
@@ -169,21 +223,42 @@ def resume(
     read = records.read(folder)
     described = read.run
     target = _recorded_target(described)
-    wanted = _suite(described.suite_file, described.profile.name, described.filters, target, envs)
+    wanted, other_versions = _suite(described.suite_file, described.profile.name, described.filters, target, envs)
     trials = plan.trials(wanted, described.seed)
     done = {record.trial.sequence for record in read.records}
     left = [trial for trial in trials if trial.sequence not in done]
-    if not left:
+    if not left and not _extension(read, wanted):
         err.print(f"run {described.id} is complete: {len(done)} of {described.trial_count} trials are recorded")
         _finish(folder, as_json)
         return
     with host.exclusive(f"resumed run {described.id}"):
-        clients = environments.prepare(envs, wanted.clients, tell)
+        clients = _prepare(envs, wanted, other_versions)
         with open_lab(target, described.id, tls=described.tls, tell=tell) as lab:
             manifest.refuse_if_changed(described, trials, clients, lab.info)
-            with _bench(described, lab, clients, left) as bench, records.reopen(folder) as writer:
+            with _bench(described, lab, clients, trials) as bench, records.reopen(folder) as writer:
                 _measure(bench, left, writer, described)
+                _extend(bench, folder, wanted, writer)
     _finish(folder, as_json)
+
+
+@app.command("doctor")
+def run_doctor(as_json: JsonOption = False) -> None:
+    """Say whether this host is fit to measure on: what is bad, why it matters, what to do.
+
+    Ends with code 1 when something is bad; a warning is something to know, and to read the figures by.
+    """
+    findings = doctor.examine()
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(findings), indent=2) + "\n")
+    else:
+        rows = [(each.name, each.level, each.fact, _advice(each)) for each in findings]
+        terminal.render_table("This host", ("what", "", "fact", "why it matters, and what to do"), rows, out)
+    if doctor.worst(findings) == Level.BAD:
+        raise typer.Exit(1)
+
+
+def _advice(finding: Finding) -> str:
+    return f"{finding.why[:1].upper()}{finding.why[1:]}. {finding.advice}" if finding.advice else ""
 
 
 @app.command("selftest")
@@ -278,6 +353,71 @@ def report(
     out.print(str(write_report(read, reports / read.run.id)), soft_wrap=True)
 
 
+@app.command("compare")
+def run_compare(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="A run, or the earlier of two.")] = "latest",
+    other_name: Annotated[
+        str | None, typer.Argument(metavar="[RUN_B]", help="The later run: each client is compared with itself.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Client of RUN to compare with. [default: the run's]")
+    ] = None,
+    metric: Annotated[list[str] | None, typer.Option("--metric", help="Only this metric; may be repeated.")] = None,
+    as_json: JsonOption = False,
+    results: ResultsOption = paths.RESULTS,
+) -> None:
+    """Compare the clients of one run, or two runs: ratios with their intervals, and what may be said of them."""
+    then = records.read(records.find(results, run_name))
+    if other_name is None:
+        compared = compare.compare_clients(then, baseline)
+        title = f"Run {then.run.id}: clients over {compared.baseline}"
+    else:
+        if baseline is not None:
+            raise BenchError("--baseline is for the clients of one run", "Two runs are compared client by client.")
+        now = records.read(records.find(results, other_name))
+        compared, title = compare.compare_runs(then, now), f"Run {now.run.id} over run {then.run.id}"
+    for name in metric or ():
+        if name not in summary.METRIC:
+            raise UnknownNameError("metric", name, list(summary.METRIC))
+    if as_json:
+        sys.stdout.write(json.dumps(compare.as_data(compared)) + "\n")
+    else:
+        terminal.render_sections(title, comparison_sections(compared, metric or MAIN_METRICS), out)
+
+
+@app.command("decide")
+def run_decide(
+    run_name: RunArgument = "latest",
+    decision: Annotated[
+        str | None,
+        typer.Option("--decision", help="A decision of scenarios/decisions/, or a TOML file. [default: the suite's]"),
+    ] = None,
+    as_json: JsonOption = False,
+    results: ResultsOption = paths.RESULTS,
+) -> None:
+    """Hold expectations against a run: confirmed, refuted, inconclusive or invalid, and what follows."""
+    read = records.read(records.find(results, run_name))
+    decided = [decide.decide(read, each) for each in _decisions_for(read.run, decision)]
+    if as_json:
+        sys.stdout.write(json.dumps([decide.as_data(each) for each in decided]) + "\n")
+        return
+    for each in decided:
+        title = f"{each.decision.name}, held against run {each.run}"
+        terminal.render_sections(title, decision_sections(each), out)
+
+
+def _decisions_for(run: Run, named: str | None) -> list[Decision]:
+    """Return the decision that was named, else the one that the run declared, else all of its suite."""
+    if named is not None:
+        return [_decision(named)]
+    if run.decision is not None:
+        return [run.decision]
+    found = [decisions.load(path) for path in decisions.of_suite(paths.DECISIONS, run.suite)]
+    if not found:
+        raise BenchError(f"no decision is about the suite {run.suite}", "Name a file: --decision FILE.")
+    return found
+
+
 @history_app.command("add")
 def history_add(
     run_name: RunArgument,
@@ -333,14 +473,29 @@ def store_serve(
                     time.sleep(0.5)
 
 
-def _suite(name: str, profile: str | None, filters: Filters, target: Target | None, envs: Path) -> Suite:
+def _suite(
+    name: str, profile: str | None, filters: Filters, target: Target | None, envs: Path
+) -> tuple[Suite, dict[str, Version]]:
+    """Return the suite narrowed to what was asked for, and the labels in it that run another version."""
     path = Path(name) if name.endswith(".toml") else suites.find(paths.SCENARIOS, name)
     loaded = suites.load(path, profile)
     if target is not None:
         # Nothing of ours stands before a store that isn't ours, and the cases must say so.
         loaded = msgspec.structs.replace(loaded, links=(NO_LINK,))
         filters = msgspec.structs.replace(filters, link=NO_LINK.name)
-    return plan.narrow(loaded, filters, tuple(environments.discover(envs)))
+    known = environments.discover(envs)
+    narrowed = plan.narrow(loaded, filters, tuple(known))
+    named = [name for name in narrowed.clients if name in known]
+    other_versions = versions.of_clients(known, named, filters.versions)
+    return plan.with_labels(narrowed, tuple(other_versions)), other_versions
+
+
+def _prepare(envs: Path, suite: Suite, other_versions: Mapping[str, Version]) -> dict[str, InstalledClient]:
+    known, derived = environments.discover(envs), {}
+    for label, version in other_versions.items():
+        tell(f"another version: {label}")
+        derived[label] = versions.derive(known[client_name(label)], version)
+    return environments.prepare(envs, suite.clients, tell, derived)
 
 
 def _target(
@@ -442,6 +597,33 @@ def _measure(bench: Bench, trials: Sequence[Trial], writer: records.RecordWriter
             f"stopped: {progress.done} of {run.trial_count} trials are recorded; go on with `bench resume {run.id}`"
         )
         raise
+
+
+def _extension(read: RunSet, suite: Suite) -> list[Trial]:
+    """Return the trials of the extension that are not recorded yet: none of a run that declared no decision."""
+    run = read.run
+    if run.decision is None:
+        return []
+    # The first look sees the declared blocks alone, so that a resumed run extends the same cases.
+    first = RunSet(run, tuple(record for record in read.records if record.trial.sequence < run.trial_count))
+    undecided = decide.decide(first, run.decision).undecided_cases
+    done = {record.trial.sequence for record in read.records}
+    planned = plan.extension(suite, run.seed, undecided, run.trial_count)
+    return [trial for trial in planned if trial.sequence not in done]
+
+
+def _extend(bench: Bench, folder: Path, suite: Suite, writer: records.RecordWriter) -> None:
+    read = records.read(folder)
+    left = _extension(read, suite)
+    if left:
+        cases = dict.fromkeys(trial.case.key for trial in left)
+        err.print(f"undecided yet, hence extended as declared: {', '.join(cases)}", markup=False)
+        _measure(bench, left, writer, msgspec.structs.replace(read.run, trial_count=len(read.records) + len(left)))
+
+
+def _decision(name: str) -> Decision:
+    path = Path(name) if name.endswith(".toml") else decisions.find(paths.DECISIONS, name)
+    return decisions.load(path)
 
 
 def _finish(folder: Path, as_json: bool) -> None:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from harness.conditions import disturbed_blocks
 from harness.model import CONTROL, Case, Measured, Measurement, Phase, RunSet
 from harness.statistics import Interval, median, ratio_interval
+from harness.summary import METRIC
 
 FIGURES: dict[str, Callable[[Measurement], float]] = {
     "throughput": lambda m: 1e9 / m.wall_ns,
@@ -16,9 +18,24 @@ FIGURES: dict[str, Callable[[Measurement], float]] = {
 }
 """On one case the work is the same, so the time alone tells the throughput."""
 
+_BY_UNIT = {
+    "bytes_per_s": "throughput",
+    "objects_per_s": "throughput",
+    "ns": "throughput",
+    "ns_per_gib": "CPU",
+    "ns_per_object": "CPU",
+}
+
 LEVEL = 0.05
 """Share of sound sessions that may fail; divided among the figures, of which each is a chance to fail."""
 LEAST_BLOCKS = 6
+
+
+def figure_of(metric: str) -> str | None:
+    """Return the figure whose noise a metric shares; None for one that has no noise to speak of, such as a count."""
+    if metric in ("rss_peak_bytes", "rss_increase_bytes"):
+        return "peak RSS"
+    return _BY_UNIT.get(METRIC[metric].unit)
 
 
 @dataclass(frozen=True)
@@ -81,8 +98,10 @@ LogRatios = dict[str, float]
 def _pairs(run_set: RunSet, case: Case, client: str, label: str) -> Iterator[tuple[int, LogRatios]]:
     """Yield each block in which both were measured, and the logarithms of the control's figures over its twin's."""
     found: dict[tuple[int, str], Measurement] = {}
+    disturbed = disturbed_blocks(run_set)
     for record in run_set.records:
-        if record.trial.case == case and record.trial.phase is Phase.MEASURED and isinstance(record.outcome, Measured):
+        counts = record.trial.case == case and record.trial.phase is Phase.MEASURED
+        if counts and (case, record.trial.block) not in disturbed and isinstance(record.outcome, Measured):
             found[record.trial.block, record.trial.client] = record.outcome.measurement
     for block in sorted({block for block, _ in found}):
         own, control = found.get((block, client)), found.get((block, label))

@@ -11,7 +11,19 @@ from harness.errors import ResumeRefusedError
 from harness.lab import environments, host
 from harness.lab import link as links
 from harness.lab.environments import InstalledClient
-from harness.model import SCHEMA_VERSION, Ceilings, Filters, Link, Run, StoreInfo, Suite, Trial
+from harness.model import (
+    SCHEMA_VERSION,
+    Ceilings,
+    Decision,
+    Filters,
+    Finding,
+    Link,
+    Rules,
+    Run,
+    StoreInfo,
+    Suite,
+    Trial,
+)
 
 
 def new_run_id(suite: str, profile: str) -> str:
@@ -32,6 +44,8 @@ def make(
     store: StoreInfo,
     link: Link,
     ceilings: Ceilings | None,
+    fitness: tuple[Finding, ...],
+    decision: Decision | None,
     *,
     tls: bool,
 ) -> Run:
@@ -60,6 +74,9 @@ def make(
         trial_count=len(trials),
         plan_digest=plan.digest(trials),
         ceilings=ceilings,
+        rules=Rules(),
+        fitness=fitness,
+        decision=decision,
     )
 
 

@@ -237,6 +237,44 @@ class Unsupported(Noun, frozen=True, tag="unsupported"):
 Outcome: TypeAlias = Measured | Failed | Unsupported
 
 
+class Conditions(Noun, frozen=True):
+    """What the processors did in one observed span; of all processes, not of one.
+
+    Counters come in ticks of 10 ms and several are summed: busy_ns and steal_ns of one span may each be off by some 20 ms,
+    so a share says something only of the sum over a second or more.
+    """
+
+    wall_ns: int
+    cpu_total_ns: int
+    """Capacity: the span times the processors that are online."""
+    busy_ns: int
+    """Used by any process: ours and all others; counted as `ours_ns` is, interrupts in or out of both."""
+    steal_ns: int
+    """Wanted by this machine, and given to another one by the hypervisor. Always 0 where it doesn't tell."""
+    ours_ns: int
+    """Used by the trial's process, the store, the link and the harness."""
+    load_1min: float
+    """Processes that ran or wanted to, on average over the minute before the end of the span."""
+
+    @property
+    def foreign_ns(self) -> int:
+        """Used by processes that aren't ours; never below 0, where the ticks alone would put it."""
+        return max(0, self.busy_ns - self.ours_ns)
+
+
+class Rules(Noun, frozen=True):
+    """When a block of one case is dropped, declared before the run. Shares are of the processors' time, from 0 to 1."""
+
+    max_steal_share: float = 0.05
+    max_foreign_share: float = 0.10
+    min_span_ns: int = 10**9
+    """Wall time of all trials of the block together, below which nothing is judged.
+
+    An end of a span misplaces about a tick: 7 ms of busy_ns a trial at one sigma. In 1 s on 2 processors, 8 trials' worth
+    is 1 % of the capacity and 30 trials' worth 2 %; in a tenth of that span it would reach the 10 % that are allowed.
+    """
+
+
 class Record(Noun, frozen=True):
     """One line of records.jsonl."""
 
@@ -248,6 +286,8 @@ class Record(Noun, frozen=True):
     started_at: str
     """UTC, ISO 8601; for reading, never for arithmetic."""
     outcome: Outcome
+    conditions: Conditions | None = None
+    """None where the system doesn't say, and for a trial without a window."""
 
 
 # --- where and by whom -----------------------------------------------------------------------------------------------
@@ -270,6 +310,8 @@ class ClientInfo(Noun, frozen=True):
     adapter_digest: str
     operations: dict[str, str]
     """Operation to the call that it times, in the client's own words."""
+    requirement: str = ""
+    """What was asked for in place of the locked version: a requirement, or the path of a checkout."""
 
 
 class Host(Noun, frozen=True):
@@ -281,6 +323,26 @@ class Host(Noun, frozen=True):
     cpu_count: int
     memory_bytes: int
     python: str
+
+
+class Level(StrEnum):
+    OK = "ok"
+    UNKNOWN = "unknown"
+    WARN = "warn"
+    BAD = "bad"
+
+
+class Finding(Noun, frozen=True):
+    name: str
+    level: Level
+    fact: str
+    """What was found, with its units."""
+    value: int | float | str | None
+    """The same for machines: the number or word that the level was chosen by."""
+    why: str
+    """Why it matters."""
+    advice: str
+    """What to do; empty when nothing is amiss."""
 
 
 class StoreInfo(Noun, frozen=True):
@@ -314,6 +376,50 @@ class Filters(Noun, frozen=True):
     link: str | None = None
     control: str | None = None
     """In place of the profile's; `none` leaves it out."""
+    versions: tuple[str, ...] = ()
+    """Other versions of clients beside the locked ones, as `--with` names them."""
+
+
+class Expectation(Noun, frozen=True):
+    """What somebody expects of two clients: a ratio of one metric, held against a threshold."""
+
+    name: str
+    title: str
+    cases: tuple[str, ...]
+    """Patterns of case keys, e.g. `read/*MiB/c8/b8MiB`; empty where the metric is of the clients, not of cases."""
+    metric: str
+    numerator: str
+    denominator: str
+    rule: str
+    """`at-least`, `at-most` or `same-within`."""
+    threshold: float
+    """A ratio, or for `same-within` the margin: 0.1 is from 1/1.1 to 1.1."""
+    published: str
+    """What others saw, in words, to stand beside ours."""
+
+
+class Criterion(Noun, frozen=True):
+    """A condition over expectations, and what follows when it holds."""
+
+    name: str
+    title: str
+    any_of: tuple[str, ...]
+    """Names of expectations, or of criteria above this one: one that is confirmed is enough."""
+    all_of: tuple[str, ...]
+    """All of them must be confirmed."""
+    recommendation: str
+    """Empty for a criterion that only serves others."""
+
+
+class Decision(Noun, frozen=True):
+    """A decision file: expectations, criteria over them in the order in which they count, and what follows otherwise."""
+
+    name: str
+    question: str
+    suite: str
+    expectations: tuple[Expectation, ...]
+    criteria: tuple[Criterion, ...]
+    otherwise: str
 
 
 class Run(Noun, frozen=True):
@@ -348,6 +454,12 @@ class Run(Noun, frozen=True):
     plan_digest: str
     ceilings: Ceilings | None = None
     """None on a store that isn't ours."""
+    rules: Rules | None = None
+    """None in runs before there were any."""
+    fitness: tuple[Finding, ...] = ()
+    """What `bench doctor` said of the host right before the run."""
+    decision: Decision | None = None
+    """Declared before the first trial: once its blocks are measured, the cases that it leaves undecided get as many again."""
 
 
 class RunSet(Noun, frozen=True):

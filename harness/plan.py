@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import BenchError, UnknownNameError
-from harness.model import CONTROL, Case, Filters, Phase, Scenario, Suite, Trial, digest_of
+from harness.model import CONTROL, Case, Filters, Phase, Scenario, Suite, Trial, client_name, digest_of
 
 T = TypeVar("T")
 
@@ -31,6 +31,14 @@ def narrow(suite: Suite, filters: Filters, known_clients: Sequence[str] = ()) ->
     return _with_control(narrowed, filters.control)
 
 
+def with_labels(suite: Suite, labels: Sequence[str]) -> Suite:
+    """Add other versions of the suite's clients, each right behind the one that it is a version of."""
+    clients: list[str] = []
+    for name in suite.clients:
+        clients += [name, *(label for label in labels if client_name(label) == name != label)]
+    return msgspec.structs.replace(suite, clients=tuple(clients))
+
+
 def trials(suite: Suite, seed: int) -> tuple[Trial, ...]:
     """Order a run in randomised complete blocks: each holds each case once, and in it every client once, adjacent.
 
@@ -42,6 +50,20 @@ def trials(suite: Suite, seed: int) -> tuple[Trial, ...]:
     return tuple(
         Trial(sequence, block, position, phase, client, case)
         for sequence, (block, phase, case, position, client) in enumerate(_places(suite, seed))
+    )
+
+
+def extension(suite: Suite, seed: int, cases: Sequence[Case], first_sequence: int) -> tuple[Trial, ...]:
+    """Order as many measured blocks again for some of the cases, with block numbers and sequence going on."""
+    profile = suite.profile
+    longer = msgspec.structs.replace(
+        suite, profile=msgspec.structs.replace(profile, measured_blocks=2 * profile.measured_blocks)
+    )
+    first_block = profile.warmup_blocks + profile.measured_blocks
+    places = (place for place in _places(longer, seed) if place[0] >= first_block and place[2] in cases)
+    return tuple(
+        Trial(sequence, block, position, phase, client, case)
+        for sequence, (block, phase, case, position, client) in enumerate(places, first_sequence)
     )
 
 

@@ -12,6 +12,7 @@ from harness import plan
 from harness.errors import StoreError, StoreLostError
 from harness.lab import link as links
 from harness.lab.bucket import StoreRefused
+from harness.lab.conditions import Watch
 from harness.lab.dataset import MOVES_NOTHING, TO_STORE, Dataset, Task
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import Lab
@@ -87,7 +88,9 @@ def execute(bench: Bench, trials: Iterable[Trial]) -> Iterator[Record]:
                 garbage_bytes = 0
             garbage_bytes += trial.case.objects.total_bytes if trial.case.operation in TO_STORE | {"rm"} else 0
             started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            yield _record(bench, trial, started_at, _outcome(bench, starter, trial, following))
+            watch = Watch(bench.lab.servants(bench.server))
+            outcome = _outcome(bench, starter, trial, following, watch)
+            yield _record(bench, trial, started_at, outcome, watch)
     finally:
         starter.close()
 
@@ -134,20 +137,24 @@ class _Starter:
             self._ahead = None
 
 
-def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome) -> Record:
+def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome, watch: Watch) -> Record:
     info = bench.clients[trial.client].info
-    return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome)
+    conditions = None
+    if isinstance(outcome, Measured):
+        conditions = watch.conditions(outcome.measurement.cpu_ns)
+    return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome, conditions)
 
 
 def _offers(bench: Bench, trial: Trial) -> bool:
     return trial.case.operation in bench.clients[trial.client].info.operations
 
 
-def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | None) -> Outcome:
+def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | None, watch: Watch) -> Outcome:
     if not _offers(bench, trial):
         return Unsupported(f"{trial.client} declares no {trial.case.operation}")
 
-    def start_next() -> None:
+    def window_closed() -> None:
+        watch.closed()
         if following is not None and _offers(bench, following):
             starter.start(following)
 
@@ -155,7 +162,7 @@ def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | N
     try:
         task = bench.dataset.lay_out(trial)
         try:
-            return _run(bench, process, trial, task, start_next)
+            return _run(bench, process, trial, task, watch, window_closed)
         finally:
             bench.dataset.clear(trial, task)
     except StoreRefused as error:
@@ -169,14 +176,17 @@ def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | N
         process.close()
 
 
-def _run(bench: Bench, process: TrialProcess, trial: Trial, task: Task, start_next: Callable[[], None]) -> Outcome:
-    def mark() -> None:
+def _run(
+    bench: Bench, process: TrialProcess, trial: Trial, task: Task, watch: Watch, window_closed: Callable[[], None]
+) -> Outcome:
+    def window_opens() -> None:
         # What the client sent until now was its construction and warm-up; from here on it is the operation's.
         if bench.server is not None:
             bench.server.entries_since_mark(bench.link.name)
+        watch.opens()
 
     order = Order(order_content(bench, trial, task), bench.limit_s(trial.case))
-    answer = process.run(order, mark, start_next)
+    answer = process.run(order, window_opens, window_closed)
     requests = None if bench.server is None else links.summarise(bench.server.entries_since_mark(bench.link.name))
     if isinstance(answer, Failed):
         bench.lab.check(bench.server)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-
-import scipy.stats
 
 from harness import units
 from harness.lab.probe import LinkFigures
@@ -201,8 +201,13 @@ def check_link(figures: LinkFigures) -> list[Check]:
 
 
 def _binomial_bounds(count: int, share: float) -> tuple[float, float]:
-    low, high = scipy.stats.binom.interval(ABORT_LEVEL, count, share)
-    return max(0.0, float(low)), float(high)
+    """Return the least and the most of `count` that are not too rare, each end with half of what is left out."""
+    beyond = (1 - ABORT_LEVEL) / 2
+    shares = [math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(count + 1)]
+    below = list(itertools.accumulate(shares))
+    low = next(k for k, cumulated in enumerate(below) if cumulated > beyond)
+    high = next(k for k, cumulated in enumerate(below) if cumulated >= 1 - beyond - 1e-12)
+    return low, high
 
 
 HEADERS = ("what", "true", "median", "least to most, n", "allowed", "")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
+from harness.conditions import disturbed_blocks
 from harness.model import (
     CONTROL,
     Case,
@@ -143,6 +144,8 @@ class Result:
     exit_codes: Mapping[int, int]
     """How many measured trials left with which code, other than 0, their work done."""
     spreads: Mapping[str, Spread]
+    excluded: int = 0
+    """Successful trials of measured blocks that were disturbed, and therefore left out."""
 
     @property
     def failed(self) -> int:
@@ -160,6 +163,8 @@ class Summary:
     record_count: int
     results: Mapping[tuple[Case, str], Result]
     """By case and client's name."""
+    disturbed: Mapping[tuple[Case, int], str]
+    """By case and block, why the block is left out."""
 
     @property
     def clients(self) -> tuple[ClientInfo, ...]:
@@ -196,17 +201,26 @@ def summarise(run_set: RunSet) -> Summary:
     grouped: dict[tuple[Case, str], list[Record]] = defaultdict(list)
     for record in run_set.records:
         grouped[record.trial.case, record.trial.client].append(record)
-    run = run_set.run
+    run, disturbed = run_set.run, disturbed_blocks(run_set)
     pairs = [(case, client.name) for case in run.cases for client in run.clients]
-    return Summary(run, len(run_set.records), {pair: _result(grouped[pair]) for pair in pairs})
+    results = {pair: _result(grouped[pair], disturbed) for pair in pairs}
+    return Summary(run, len(run_set.records), results, disturbed)
 
 
-def _result(records: Iterable[Record]) -> Result:
+def _result(records: Iterable[Record], disturbed: Container[tuple[Case, int]]) -> Result:
     ordered = sorted(records, key=lambda record: record.trial.sequence)
-    counted = [r for r in ordered if r.trial.phase is Phase.MEASURED and isinstance(r.outcome, Measured)]
+    succeeded = [r for r in ordered if r.trial.phase is Phase.MEASURED and isinstance(r.outcome, Measured)]
+    counted = [r for r in succeeded if (r.trial.case, r.trial.block) not in disturbed]
     unsupported = next((r.outcome.reason for r in ordered if isinstance(r.outcome, Unsupported)), None)
     codes = Counter(r.outcome.exit_code for r in counted if isinstance(r.outcome, Measured) and r.outcome.exit_code)
-    return Result(len(counted), tuple(_failures(ordered)), unsupported, dict(codes), _spreads(counted))
+    return Result(
+        len(counted),
+        tuple(_failures(ordered)),
+        unsupported,
+        dict(codes),
+        _spreads(counted),
+        len(succeeded) - len(counted),
+    )
 
 
 def _failures(records: Iterable[Record]) -> Iterable[Failure]:
@@ -261,6 +275,7 @@ def _result_json(summary: Summary, case: Case, client: ClientInfo) -> dict[str, 
         "client_version": client.version,
         "measured_count": result.measured,
         "failed_count": result.failed,
+        "excluded_count": result.excluded,
         "failed_by_kind": result.failed_by_kind,
         "unsupported": result.unsupported,
         "metrics": result.spreads,

@@ -19,16 +19,17 @@ LAYERS = (
         "harness.report",
         "harness.history",
         "harness.selftest",
-        "harness.compare",
-        "harness.decide",
         "harness.console",
         "harness.cost",
     ),
-    ("harness.control", "harness.validity"),
-    ("harness.lab", "harness.summary", "harness.records", "harness.plan", "harness.suites"),
+    ("harness.decide",),
+    ("harness.compare", "harness.control", "harness.decisions", "harness.validity"),
+    ("harness.summary",),
+    ("harness.lab", "harness.conditions", "harness.records", "harness.plan", "harness.suites"),
+    ("harness.toml",),
     ("harness.statistics", "harness.units", "harness.model", "harness.errors", "harness.paths"),
 )
-WITHIN_A_LAYER = {("harness.history", "harness.report"), ("harness.summary", "harness.records")}
+WITHIN_A_LAYER = {("harness.history", "harness.report")}
 """Rooms beside each other that may look in: an entry is a report's Markdown."""
 
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -47,6 +48,8 @@ class Description(msgspec.Struct, frozen=True):
 class Environment:
     folder: Path
     declaration: Declaration
+    requirement: str = ""
+    """What replaced the locked version, in an environment that was derived from a committed one."""
 
     @property
     def name(self) -> str:
@@ -110,14 +113,22 @@ def _read_declaration(pyproject: Path) -> Declaration:
         raise InvalidFileError(pyproject, "tool.bench", str(error)) from error
 
 
-def prepare(envs: Path, labels: Iterable[str], tell: Callable[[str], None]) -> dict[str, InstalledClient]:
-    """Install what `labels` need, exactly as locked, and return them in that order. `tell` hears of each step."""
+def prepare(
+    envs: Path,
+    labels: Iterable[str],
+    tell: Callable[[str], None],
+    derived: Mapping[str, Environment] = MappingProxyType({}),
+) -> dict[str, InstalledClient]:
+    """Install what `labels` need, exactly as locked, and return them in that order. `tell` hears of each step.
+
+    `derived` names the environments of labels that don't run in the committed one.
+    """
     known = discover(envs)
     found: dict[str, Environment] = {}
     for label in labels:
         if client_name(label) not in known:
             raise UnknownNameError("client", client_name(label), sorted(known))
-        found[label] = known[client_name(label)]
+        found[label] = derived.get(label, known[client_name(label)])
     described: dict[str, Description] = {}
     for environment in {each.name: each for each in found.values()}.values():
         tell(f"environment {environment.name}")
@@ -140,10 +151,13 @@ def uv_program() -> str:
     return found
 
 
+def uv_variables() -> dict[str, str]:
+    """Return this process's variables without those that would point uv at the harness's own environment."""
+    theirs = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH")
+    return {name: value for name, value in os.environ.items() if name not in theirs}
+
+
 def _sync(environment: Environment) -> None:
-    variables = {
-        k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH")
-    }
     # Bytecode is made now: else the first trial of each client would pay for it.
     command = [
         uv_program(),
@@ -157,7 +171,7 @@ def _sync(environment: Environment) -> None:
     ]
     try:
         answer = subprocess.run(
-            command, env=variables, capture_output=True, text=True, check=False, timeout=SYNC_LIMIT_S
+            command, env=uv_variables(), capture_output=True, text=True, check=False, timeout=SYNC_LIMIT_S
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentFailedError(f"preparing envs/{environment.name} took longer than {SYNC_LIMIT_S} s") from error
@@ -209,6 +223,7 @@ def _client_info(label: str, environment: Environment, description: Description)
         lock_digest=environment.lock_digest,
         adapter_digest=_digest(environment.adapter),
         operations=description.clients[name],
+        requirement=environment.requirement,
     )
 
 

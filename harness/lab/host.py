@@ -19,6 +19,9 @@ from harness.errors import BusyError, DiskFullError
 from harness.model import Host
 from harness.paths import ROOT
 
+LOCK, HOLDER = "bench-run.lock", "bench-run.holder"
+"""In the temporary folder: held while a run measures, and the name of who holds it."""
+
 
 def inspect() -> Host:
     return Host(
@@ -62,18 +65,22 @@ def commit() -> str:
     return revision + ("+changes" if changed else "")
 
 
+def _holder_words(folder: Path) -> str:
+    path = folder / HOLDER
+    return path.read_text(encoding="utf-8").strip() if path.exists() else "an unnamed process"
+
+
 @contextlib.contextmanager
 def exclusive(purpose: str) -> Iterator[None]:
     """Hold this host for one measurement; raise BusyError naming the holder when somebody else does."""
     folder = Path(tempfile.gettempdir())
-    holder = folder / "bench-run.holder"
-    lock = filelock.FileLock(folder / "bench-run.lock", mode=0o666)
+    holder = folder / HOLDER
+    lock = filelock.FileLock(folder / LOCK, mode=0o666)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
-        who = holder.read_text(encoding="utf-8").strip() if holder.exists() else "an unnamed process"
         raise BusyError(
-            f"this host is measuring already: {who}",
+            f"this host is measuring already: {_holder_words(folder)}",
             "Two runs at once would measure each other. Wait for it, or stop it.",
         ) from error
     try:

@@ -93,6 +93,10 @@ class Lab:
         if server is not None:
             server.check()
 
+    def servants(self, server: LinkServer | None) -> tuple[int, ...]:
+        """Return the processes of ours that serve clients: store and link, where they are ours."""
+        return tuple(each.pid for each in (self.embedded_store, server) if each is not None)
+
     def reclaim(self) -> None:
         if self.embedded_store is not None:
             self.embedded_store.reclaim()

@@ -47,6 +47,7 @@ def build(run_set: RunSet) -> View:
         _overview(summary),
         _throughput_section(summary, bound),
         *_bound_sections(summary, bound),
+        *_disturbed_sections(summary),
         *_control_sections(run_set),
         _terminal_cost(summary),
         *_cost_sections(summary),
@@ -111,6 +112,17 @@ def _bound_sections(summary: Summary, bound: Mapping[Case, str]) -> Iterator[Sec
         yield Section("Store-bound", paragraphs=(why, *map(plain, lines)))
 
 
+def _disturbed_sections(summary: Summary) -> Iterator[Section]:
+    if summary.disturbed:
+        run = summary.run
+        left_out = sum(block >= run.profile.warmup_blocks for _, block in summary.disturbed)
+        why = f"By the run's rules, {_counted(left_out, 'measured block')} of single cases were disturbed and are left out, for all clients alike and whatever they measured."
+        lines = (
+            f"{summary.label(case)}, block {block}: {reason}." for (case, block), reason in summary.disturbed.items()
+        )
+        yield Section("Disturbed blocks", paragraphs=(why, *map(plain, lines)))
+
+
 def _control_sections(run_set: RunSet) -> Iterator[Section]:
     """Tell what the client that took part twice shows of the session's noise."""
     found = control.find(run_set)
@@ -124,12 +136,15 @@ def _control_sections(run_set: RunSet) -> Iterator[Section]:
     }
     columns = tuple(control.FIGURES)
     whole = Row("all cases together", _ratio_cells(found.pooled, columns), n=found.block_count)
-    rows = [Row(case.key, _ratio_cells(ratios, columns)) for case, ratios in found.by_case.items()]
+    rows = [
+        Row(plain(case.key), _ratio_cells(ratios, columns), n=ratios[0].interval.n)
+        for case, ratios in found.by_case.items()
+    ]
     caption = (
         f"{found.label} over {found.client}: the same client twice, so 1 is the truth. Geometric mean of the blocks' ratios "
         f"with its 95 % interval, for all cases together one that 95 % of sound sessions pass in every figure."
     )
-    table = Table("Control", plain(caption), "case", columns, (whole, *rows))
+    table = Table("Control", plain(caption), "case", columns, (whole, *rows), stacked=True)
     verdict = f"Control {found.verdict}: {words[found.verdict]}. In the median of the cases, a difference is seen from {noise} on."
     yield Section("Control", paragraphs=(plain(verdict),), tables=(table,))
 
@@ -157,7 +172,7 @@ def _columns(summary: Summary) -> tuple[str, ...]:
 def _throughput_rows(summary: Summary, case: Case, is_bound: bool) -> Iterator[Row]:
     primary = summary.throughput(case)
     row = _primary_row(summary, case, primary or METRIC["throughput_bytes_per_s"])
-    yield replace(row, flag="store-bound" if is_bound else "")
+    yield replace(row, remarks=("store-bound",) if is_bound else ())
     objects = METRIC["throughput_objects_per_s"]
     if primary is not objects and summary.has(case, objects):
         yield _row(summary, case, objects)
@@ -205,6 +220,8 @@ def _cell(result: Result, metric: Metric, client: ClientInfo, scale: Scale | Non
         return UnsupportedCell(plain(result.unsupported))
     if result.failed:
         return FailedCell(result.failed)
+    if result.excluded and not result.measured:
+        return AbsentCell(f"disturbed ({result.excluded})")
     return AbsentCell(NOTHING if client.role == "null" or result.measured else "not run")
 
 

@@ -36,8 +36,12 @@ _DIM, _BOLD, _ALARM = "dim", "bold", "bold red"
 
 def render(view: View, console: Console) -> None:
     """Print the view. Text from records is never read as markup."""
-    console.print(Text(view.title, style=_BOLD))
-    for section in view.sections:
+    render_sections(view.title, view.sections, console)
+
+
+def render_sections(title: str, sections: Sequence[Section], console: Console) -> None:
+    console.print(Text(title, style=_BOLD))
+    for section in sections:
         if section.place != "document":
             _section(section, console)
 

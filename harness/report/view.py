@@ -85,8 +85,8 @@ class Row:
     n: int | None = None
     """Number of values behind a cell that says no other."""
 
-    flag: str = ""
-    """A word of warning, such as `store-bound`."""
+    remarks: tuple[str, ...] = ()
+    """More that holds for the whole row, such as a word of warning: `store-bound`."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Row:
         unit = [self.scale.label] if self.scale and self.scale.label else []
         n = [] if self.n is None else [f"n={self.n}"]
         ratio = [f"ratio to {self.ratio_to}"] if self.ratio_to else []
-        return tuple(filter(None, (", ".join(unit + n), *ratio, self.flag)))
+        return tuple(filter(None, (", ".join(unit + n), *ratio, *self.remarks)))
 
 
 def usual_n(cells: Iterable[Cell]) -> int | None:
