@@ -422,13 +422,19 @@ def _decisions_for(run: Run, named: str | None) -> list[Decision]:
 def history_add(
     run_name: RunArgument,
     title: Annotated[str, typer.Option("--title", help="What the entry is about, in one line.")],
+    decision: Annotated[
+        str | None, typer.Option("--decision", help="Hold this decision against the run, and keep its verdicts.")
+    ] = None,
+    remark: Annotated[str, typer.Option("--remark", help="What was not expected, in your own words.")] = "",
     results: ResultsOption = paths.RESULTS,
     folder: Annotated[
         Path, typer.Option("--history", help="Folder of all entries.", show_default="history/")
     ] = paths.HISTORY,
 ) -> None:
     """Write history/DATE-TITLE.md from a run's records, and the index."""
-    out.print(str(history.add(records.read(records.find(results, run_name)), title, folder)), soft_wrap=True)
+    read = records.read(records.find(results, run_name))
+    chosen = read.run.decision if decision is None else _decision(decision)
+    out.print(str(history.add(read, title, folder, chosen, remark)), soft_wrap=True)
 
 
 @history_app.command("check")

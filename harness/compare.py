@@ -1,14 +1,14 @@
 """Records -> ratios with intervals: clients of one run against a baseline, or the same clients in two runs.
 
-Within a run, two trials of one block are adjacent in time and make a pair: what the host did in that minute reaches both,
-and cancels out. Two runs share no such moment. Their blocks bear the same numbers and nothing else in common, so they are
-compared as two independent groups, by Welch's t. Such an interval knows the spread within each session and nothing of
-what moved a whole session: a warmer host, another neighbour. Clients that are alike in both runs (`Comparisons.unchanged`)
-show how much that was. To compare two versions surely, run both in one run.
+Within a run, two trials of one block are adjacent in time and make a pair: what the host did in that minute reaches
+both, and cancels out. Two runs share no such moment. Their blocks bear the same numbers and nothing else in common, so
+they are compared as two independent groups, by Welch's t. Such an interval knows the spread within each session and
+nothing of what moved a whole session: a warmer host, another neighbour. Clients that are alike in both runs
+(`Comparisons.unchanged`) show how much that was. To compare two versions surely, run both in one run.
 
-A run shows many ratios, some of which differ by chance. So the verdicts of one metric, over all its cases and clients, rest
-on p-values adjusted by Holm; the intervals shown are plain ones, each with its own level. An interval may therefore leave
-out 1 beside the words "no difference shown".
+A run shows many ratios, some of which differ by chance. So the verdicts of one metric, over all its cases and clients,
+rest on p-values adjusted by Holm; the intervals shown are plain ones, each with its own level. An interval may
+therefore leave out 1 beside the words "no difference shown".
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from harness.summary import METRIC, METRICS, Metric
 JSON_VERSION = 1
 
 NOT_COMPARED = frozenset({"harness_cpu_ns", "requests_per_s"})
-"""The first is the harness's own. The second tells how near a case is to the store's ceiling: more of it is no merit."""
+"""The first is the harness's own. The second tells how near a case is to the store's ceiling: more is no merit."""
 
 COMPARED: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.name not in NOT_COMPARED)
 
@@ -115,11 +115,11 @@ class Comparison:
     rank_ratio: ExactInterval | None
     """Hodges-Lehmann; None of unpaired sides, and of too few pairs for the level."""
     outlier_blocks: tuple[int, ...]
-    """Whose ratio lies far from the others'; of unpaired sides, in which either's own figure does. All are counted in."""
+    """Whose ratio lies far from the others'; of unpaired sides, in which either's own figure does. All count."""
     p_value: float | None
     """Two-sided, of a true ratio of 1."""
     adjusted_p_value: float | None
-    """By Holm over all conclusive comparisons of this metric in the set; of a single comparison, its own. None of the others."""
+    """By Holm over all conclusive comparisons of this metric in the set; of a single one, its own; else None."""
     verdict: Difference
     reason: str
     """Why it is inconclusive; else empty."""
@@ -212,7 +212,7 @@ def compare_pair(
 
 
 def level_of(*runs: Run) -> float:
-    """Return the level of one interval: a run that was declared extendable pays for its second look, if it had it or not."""
+    """Return the level of one interval: a run declared extendable pays for its second look, had or not."""
     return LEVEL if all(run.decision is None for run in runs) else TWO_LOOKS_LEVEL
 
 
@@ -267,7 +267,8 @@ def refuse_if_incomparable(then: Run, now: Run) -> None:
 def changes(then: Run, now: Run) -> tuple[Change, ...]:
     """Return what differs between two runs, heaviest first: what refuses, what affects the numbers, and the rest.
 
-    What differs between any two runs is left out: identity, time, command, and the plan that seed, suite and filters give.
+    What differs between any two runs is left out: identity, time, command, and the plan that seed, suite and filters
+    give.
     """
     shared = sorted({client.name for client in then.clients} & {client.name for client in now.clients})
     pairs = zip(_facts(then, shared), _facts(now, shared), strict=True)

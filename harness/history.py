@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from harness import records
+from harness.compare import compare_clients
+from harness.decide import decide
 from harness.errors import BenchError, InvalidFileError
-from harness.model import Case, Run, RunSet
-from harness.report import build, markdown, view
+from harness.model import Case, Decision, Run, RunSet
+from harness.report import build, markdown, verdicts, view
 from harness.summary import summarise
 
 INDEX = "README.md"
@@ -19,20 +23,29 @@ _MARK = "<!-- bench history: "
 _MAIN_BEGINS, _MAIN_ENDS = "<!-- main numbers -->", "<!-- end of main numbers -->"
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+FORM = 2
+"""Of entries that are written now; those of form 1 hold no comparison and no decision."""
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an entry holds that its records don't: by it the entry can be rendered again."""
 
     kind: str
     run: str
     title: str
+    form: int = 1
+    decision: Decision | None = None
+    """Whole, so that an entry keeps its verdicts when the decision's file changes later."""
+    remark: str = ""
+    """What was not expected, in the words of whoever wrote the entry."""
 
 
-def add(run_set: RunSet, title: str, history_folder: Path) -> Path:
-    """Write a run's entry and the index. The same records and title give the same bytes; no other entry is replaced."""
+def add(run_set: RunSet, title: str, history_folder: Path, decision: Decision | None = None, remark: str = "") -> Path:
+    """Write a run's entry and the index. The same records and words give the same bytes; no other entry is replaced."""
     if not view.plain(title):
         raise BenchError("an entry needs a title", "Say in one line what it is about.")
     path = history_folder / _file_name(run_set.run, title)
-    content = _entry(run_set, title)
+    content = _entry(run_set, Header("run", run_set.run.id, title, FORM, decision, remark))
     if path.exists() and path.read_text(encoding="utf-8") != content:
         raise BenchError(f"{path} exists and says something else", "Choose another title; entries are not overwritten.")
     history_folder.mkdir(parents=True, exist_ok=True)
@@ -54,13 +67,15 @@ def check(history_folder: Path, results: Path) -> list[str]:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def _entry(run_set: RunSet, title: str) -> str:
+def _entry(run_set: RunSet, header: Header) -> str:
     run, summary = run_set.run, summarise(run_set)
+    whole = build.build(run_set)
+    whole = replace(whole, sections=(*_verdict_sections(run_set, header), *whole.sections))
     main = build.throughput_table(summary, _main_cases(run))
     folder = f"../reports/{run.id}/report.md"
     blocks = (
-        _header_line(Header("run", run.id, title)),
-        markdown.render(build.build(run_set), with_figures=False, title=title).rstrip("\n"),
+        _header_line(header),
+        markdown.render(whole, with_figures=False, title=header.title).rstrip("\n"),
         "## Main numbers",
         "Each scenario's largest case.",
         _MAIN_BEGINS,
@@ -69,6 +84,16 @@ def _entry(run_set: RunSet, title: str) -> str:
         f"Records: results/{markdown.escape(run.id)}. Report with figures, where it was written: {markdown.escape(folder)}.",
     )
     return "\n\n".join(blocks) + "\n"
+
+
+def _verdict_sections(run_set: RunSet, header: Header) -> Iterator[view.Section]:
+    """Yield what the entry is about before what it rests on."""
+    if header.decision is not None:
+        yield from verdicts.decision_sections(decide(run_set, header.decision))
+    if header.remark:
+        yield view.Section("What was not expected", paragraphs=(view.plain(header.remark),))
+    if header.form > 1 and run_set.run.baseline in {client.name for client in run_set.run.clients}:
+        yield from verdicts.comparison_sections(compare_clients(run_set))
 
 
 def _main_cases(run: Run) -> list[Case]:
@@ -139,7 +164,7 @@ def _differences(path: Path, results: Path) -> list[str]:
     expected_name = _file_name(run_set.run, header.title)
     if path.name != expected_name:
         return [f"{path.name}: by its records and title its name is {expected_name}"]
-    return _difference(path, content, _entry(run_set, header.title))
+    return _difference(path, content, _entry(run_set, header))
 
 
 def _difference(path: Path, present: str, expected: str) -> list[str]:

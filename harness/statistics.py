@@ -74,14 +74,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class ExactInterval(Interval):
-    """An interval between two ordered values, which can't have any level: `level` is the one it has, at least as asked."""
+    """An interval between two ordered values: `level` is the one it has, at least as high as asked."""
 
     level: float
 
 
 @dataclass(frozen=True)
 class LogRatio:
-    """The mean logarithm of a ratio and what is known of its error: every interval and every test is made from these."""
+    """The mean logarithm of a ratio and what is known of its error: every interval and test is made from these."""
 
     mean: float
     error: float
@@ -93,7 +93,7 @@ class LogRatio:
 
     @property
     def log_sd(self) -> float:
-        """Standard deviation of one pair's logarithm, or what takes its place where nothing was paired: error * sqrt(n)."""
+        """Standard deviation of one pair's logarithm, or its like where nothing was paired: error * sqrt(n)."""
         return self.error * math.sqrt(self.n)
 
     def interval(self, level: float = LEVEL) -> Interval:
@@ -121,7 +121,7 @@ def paired_log_ratio(numerators: Sequence[float], denominators: Sequence[float])
 
 
 def unpaired_log_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> LogRatio:
-    """Return the difference of the mean logarithms of two independent groups, by Welch's t with Satterthwaite's freedom.
+    """Return the difference of two independent groups' mean logarithms, by Welch's t with Satterthwaite's freedom.
 
     The spread within each group is all that its error knows of: what moved a whole group is taken for the difference.
     Values must be above zero, at least two in each group, else ValueError.
@@ -138,11 +138,12 @@ def unpaired_log_ratio(numerators: Sequence[float], denominators: Sequence[float
 
 
 def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the geometric mean of the paired ratios with its t interval: exp(mean +- t * sd / sqrt(n)) of their logarithms.
+    """Return the geometric mean of paired ratios with its t interval: exp(mean +- t * sd / sqrt(n)) of the logarithms.
 
-    Values must be above zero and come in at least two pairs, else ValueError. Ratios that are all alike give an interval
-    without width. What few blocks seldom show, the interval does not know: where one client alone is twice as slow in one
-    trial of twenty, a 95 % interval of 6 to 20 blocks holds the mean in 80 to 88 % of runs (tests/test_statistics.py).
+    Values must be above zero and come in at least two pairs, else ValueError. Ratios that are all alike give an
+    interval without width. What few blocks seldom show, the interval does not know: where one client alone is twice as
+    slow in one trial of twenty, a 95 % interval of 6 to 20 blocks holds the mean in 80 to 88 % of runs
+    (tests/test_statistics.py).
     """
     return paired_log_ratio(numerators, denominators).interval(level)
 
@@ -153,8 +154,9 @@ def rank_ratio_interval(
     """Return the Hodges-Lehmann estimate of the paired ratio: the median of all means of two log-ratios, exponentiated.
 
     Its interval is exact for log-ratios of any symmetric distribution, from the null distribution of Wilcoxon's signed
-    rank sum; of ratios that tie it has at least its level. An outlier moves it little. None when there are too few pairs
-    for the level: fewer than 6 at 95 %, fewer than 7 at 97.5 %. Values must be above zero and come in pairs, else ValueError.
+    rank sum; of ratios that tie it has at least its level. An outlier moves it little. None when there are too few
+    pairs for the level: fewer than 6 at 95 %, fewer than 7 at 97.5 %. Values must be above zero and come in pairs,
+    else ValueError.
     Source: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd edition, sections 3.2 and 3.3.
     """
     logs = _paired_logs(numerators, denominators)
@@ -175,7 +177,7 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> ExactInter
 def _between_order_statistics(
     ordered: Sequence[float], shares: Sequence[float], n: int, level: float, scale: Callable[[float], float]
 ) -> ExactInterval | None:
-    """Leave out as many values at either end as keep the level; `shares[k]` is the chance that k lie beyond the truth."""
+    """Leave out as many values at either end as keep the level; `shares[k]`: the chance that k lie beyond the truth."""
     estimate, limit = median(ordered), (1 - _checked_level(level)) / 2
     beyond = list(itertools.accumulate(shares))
     left_out = sum(chance <= limit for chance in beyond)
@@ -246,7 +248,8 @@ def p_within(ratio: LogRatio, margin: float) -> float:
     """Return the p-value of two one-sided tests that the true ratio lies outside 1/(1 + margin) to 1 + margin.
 
     Small confirms "the same": at most 0.025 exactly when the whole 95 % interval is inside. The lower end is the
-    reciprocal of the upper, so that swapping the two sides changes nothing. The margin must be above 0, else ValueError.
+    reciprocal of the upper, so that swapping the two sides changes nothing. The margin must be above 0, else
+    ValueError.
     Source: D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987) 657-680.
     """
     if margin <= 0:
@@ -262,7 +265,7 @@ def p_differs(ratio: LogRatio) -> float:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return each p-value adjusted for all of them, in the given order: what is at most 0.05 now errs in 5 % of families.
+    """Return each p-value adjusted for all of them, in the given order: at most 0.05 then errs in 5 % of families.
 
     The smallest counts times their number, the next times one less, and none less than one before it. Holds however the
     tests depend on each other. Source: S. Holm, Scand. J. Statist. 6 (1979) 65-70.
@@ -277,10 +280,11 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 def level_per_look(looks: int, level: float = LEVEL) -> float:
     """Return the level of each interval when the same question may be asked at up to `looks` moments: 97.5 % for two.
 
-    To look, and to measure on only where the answer is still open, gives chance a second try: two looks at 95 % err in up
-    to 10 % of cases. By Bonferroni the two errors of 2.5 % add up to at most 5 %, however much the second look shares
-    with the first and however many blocks are added, which sharper bounds (Pocock, O'Brien and Fleming) would need to be
-    told in advance. The first look pays too, hence only a run that was declared extendable before it began may be extended.
+    To look, and to measure on only where the answer is still open, gives chance a second try: two looks at 95 % err in
+    up to 10 % of cases. By Bonferroni the two errors of 2.5 % add up to at most 5 %, however much the second look
+    shares with the first and however many blocks are added, which sharper bounds (Pocock, O'Brien and Fleming) would
+    need to be told in advance. The first look pays too, hence only a run that was declared extendable before it began
+    may be extended.
     """
     if looks < 1:
         raise ValueError(f"{looks} looks see nothing")
@@ -290,10 +294,10 @@ def level_per_look(looks: int, level: float = LEVEL) -> float:
 def blocks_needed(log_sd: float, distance_log: float, level: float = LEVEL, power: float = 0.8) -> int | None:
     """Return how many blocks let the interval clear the threshold in a share `power` of runs, if the truth is as seen.
 
-    `log_sd` is the spread of one block's log-ratio, `distance_log` how far the mean lies from the threshold's logarithm,
-    of either sign. Never less than MINIMUM_BLOCKS; None when the distance is so small that MOST_BLOCKS would not do. The
-    number is itself an estimate: of few blocks, neither spread nor distance is known well.
-    The power is that of the one-sample t test, from the noncentral t distribution.
+    `log_sd` is the spread of one block's log-ratio, `distance_log` how far the mean lies from the threshold's
+    logarithm, of either sign. Never less than MINIMUM_BLOCKS; None when the distance is so small that MOST_BLOCKS
+    would not do. The number is itself an estimate: of few blocks, neither spread nor distance is known well. The power
+    is that of the one-sample t test, from the noncentral t distribution.
     """
     distance = abs(distance_log)
     if log_sd == 0 and distance > 0:
@@ -325,9 +329,9 @@ def _upper_tail(distance: float, ratio: LogRatio) -> float:
 def outliers(values: Sequence[float], limit: float = 3.0) -> tuple[int, ...]:
     """Return the places of values whose logarithm lies further than `limit` scaled MADs from the median of logarithms.
 
-    They are to be flagged, never dropped: rare slowness is part of a client. Where more than half of the values are equal,
-    every other is flagged. Below MINIMUM_BLOCKS none is, for then the deviation itself is chance; even of 8 normal values
-    one is flagged in a fifth of series. Values must be above zero, else ValueError.
+    They are to be flagged, never dropped: rare slowness is part of a client. Where more than half of the values are
+    equal, every other is flagged. Below MINIMUM_BLOCKS none is, for then the deviation itself is chance; even of 8
+    normal values one is flagged in a fifth of series. Values must be above zero, else ValueError.
     """
     logs = _logs(values)
     if len(logs) < MINIMUM_BLOCKS:

@@ -311,7 +311,7 @@ TRUE_RATIO = 1.25
 
 
 def places(block_count: int, client_count: int = 2) -> tuple[Floats, Floats]:
-    """Return two arrays (clients, blocks): when in the run, from 0 to 1, a plan has each trial, and whether it is the first."""
+    """Return two arrays (clients, blocks): when in the run, from 0 to 1, each trial is, and whether it is the first."""
     case = make_case()
     clients = tuple(f"client-{number}" for number in range(client_count))
     scenario = Scenario("read", "read", "read", (case,))
@@ -363,8 +363,8 @@ def test_the_interval_covers_the_truth_and_sees_no_difference_where_there_is_non
 def test_among_seven_clients_a_first_position_effect_is_fair_on_average_and_not_to_every_pair() -> None:
     """The known limit of few blocks: in 8 blocks, not each of 7 clients comes first equally often.
 
-    With an effect twice as large as the noise, one pair in 21 sees a false difference in up to a tenth of sessions. Over
-    all pairs the share stays below 5 %; with two blocks for every client (14) no pair's exceeds it.
+    With an effect twice as large as the noise, single pairs see a false difference in up to a tenth of sessions.
+    Over all pairs the share stays below 5 %; with two blocks for every client (14) no pair's exceeds it.
     """
     shares = {n: _first_position_shares(n, client_count=7) for n in (8, 14)}
     assert np.mean(shares[8]) <= 0.06
