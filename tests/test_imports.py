@@ -13,6 +13,7 @@ from harness import paths
 HARNESS = paths.ROOT / "harness"
 LAYERS = (
     ("harness.cli",),
+    ("harness.commands",),
     (
         "harness.run",
         "harness.manifest",
@@ -26,7 +27,7 @@ LAYERS = (
     ("harness.compare", "harness.control", "harness.decisions", "harness.validity"),
     ("harness.summary",),
     ("harness.lab", "harness.conditions", "harness.records", "harness.plan", "harness.suites"),
-    ("harness.toml",),
+    ("harness.toml", "harness.output"),
     ("harness.statistics", "harness.units", "harness.model", "harness.errors", "harness.paths"),
 )
 WITHIN_A_LAYER = {("harness.history", "harness.report")}

@@ -132,7 +132,7 @@ def prepare(
     described: dict[str, Description] = {}
     for environment in {each.name: each for each in found.values()}.values():
         tell(f"environment {environment.name}")
-        _sync(environment)
+        sync(environment)
         described[environment.name] = _describe(environment)
     return {
         label: InstalledClient(environment, _client_info(label, environment, described[environment.name]))
@@ -157,7 +157,8 @@ def uv_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in theirs}
 
 
-def _sync(environment: Environment) -> None:
+def sync(environment: Environment) -> None:
+    """Install an environment exactly as its lock says; raise EnvironmentFailedError when that fails."""
     # Bytecode is made now: else the first trial of each client would pay for it.
     command = [
         uv_program(),

@@ -20,6 +20,8 @@ from harness.lab.environments import SYNC_LIMIT_S, Environment, uv_program, uv_v
 
 DERIVED = ".derived"
 """Beside the environments that are committed: those that were made from them."""
+WHEELS = "wheels"
+"""In a derived environment: the wheel that was built of a checkout."""
 IGNORED = frozenset({".git", ".venv", ".tox", "__pycache__", "build", "dist", "node_modules"})
 _FORMS = "Write e.g. 'pyathena==4.2.0', 'pyathena @ git+https://host/project@COMMIT', or the path of a checkout."
 
@@ -116,7 +118,8 @@ def derive(base: Environment, version: Version) -> Environment:
         folder.mkdir(parents=True)
         for name in ("uv.lock", "adapter.py"):
             shutil.copy(base.folder / name, folder / name)
-        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+        source = "" if version.checkout is None else _source(version.package, _build(version.checkout, folder))
+        (folder / "pyproject.toml").write_text(text + source, encoding="utf-8")
         _lock(folder, version)
         (folder / "locked").touch()
     return derived
@@ -135,20 +138,43 @@ def _pyproject(project: Mapping[str, object], version: Version) -> str:
         "[tool.uv]",
         "package = false",
     ]
-    if version.checkout is not None:
-        lines += ["[tool.uv.sources]", f"{version.package} = {{ path = {json.dumps(str(version.checkout))} }}"]
     return "\n".join(lines) + "\n"
 
 
+def _source(package: str, wheel: Path) -> str:
+    return f"[tool.uv.sources]\n{package} = {{ path = {json.dumps(f'{WHEELS}/{wheel.name}')} }}\n"
+
+
+def _build(checkout: Path, folder: Path) -> Path:
+    """Make a wheel of the checkout as it is now.
+
+    By itself uv would look at its pyproject.toml alone to see whether it has changed. A copy is built, for a build leaves
+    files behind.
+    """
+    copy = folder / "checkout"
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(*(IGNORED - {".git"})), symlinks=True)
+    _uv(["build", "--wheel", "--out-dir", str(folder / WHEELS), str(copy)], f"the checkout {checkout} can't be built")
+    shutil.rmtree(copy)
+    (wheel,) = (folder / WHEELS).glob("*.whl")
+    return wheel
+
+
 def _lock(folder: Path, version: Version) -> None:
-    # A checkout is built anew: uv would look at its pyproject.toml alone to see whether it has changed.
-    refresh = ["--refresh-package", version.package] if version.checkout is not None else []
-    command = [uv_program(), "lock", "--project", str(folder), "--upgrade-package", version.package, *refresh]
+    command = ["lock", "--project", str(folder), "--upgrade-package", version.package]
+    _uv(command, f"{version.requirement} can't be installed")
+
+
+def _uv(arguments: Sequence[str], failure: str) -> None:
     answer = subprocess.run(
-        command, env=uv_variables(), capture_output=True, text=True, check=False, timeout=SYNC_LIMIT_S
+        [uv_program(), *arguments],
+        env=uv_variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SYNC_LIMIT_S,
     )
     if answer.returncode:
         raise EnvironmentFailedError(
-            f"{version.requirement} can't be installed: {answer.stderr.strip()[-1500:]}",
+            f"{failure}: {answer.stderr.strip()[-1500:]}",
             "See that this version exists, and that its requirements can be met.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.compare import Comparison, Comparisons, Difference, Weight
+from harness.compare import Comparison, Comparisons, Weight
 from harness.decide import Decided, Judgement, Verdict
 from harness.decisions import DISTRIBUTIONS
 from harness.report.view import (
@@ -51,7 +51,7 @@ def comparison_sections(compared: Comparisons, metrics: Sequence[str] = MAIN_MET
         else "Two sessions, not paired: such an interval knows nothing of what moved a whole session."
     )
     words = (
-        f"Geometric mean ratio with its {compared.level:.0%} interval. {how} The verdicts of a metric share one error over "
+        f"Geometric mean ratio with its {compared.level:.1%} interval. {how} The verdicts of a metric share one error over "
         'all its rows and columns (Holm), so an interval may leave out 1 beside "no difference shown".'
     )
     return (*_change_sections(compared), Section("Comparison", paragraphs=(words,), tables=tuple(tables)))
@@ -100,8 +100,6 @@ def _comparison_cell(comparison: Comparison | None, usual_n: int) -> Cell:
     if comparison is None:
         return AbsentCell(NOTHING)
     words = comparison.verdict.value
-    if comparison.verdict is Difference.NO_DIFFERENCE_SHOWN:
-        words = "no difference"
     if comparison.n != usual_n:
         words += f", n={comparison.n}"
     if comparison.ratio is None:
