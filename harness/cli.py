@@ -259,6 +259,34 @@ def run_decide(
     commands.run_decide(run_name=run_name, decision=decision, as_json=as_json, results=results)
 
 
+@app.command("dependencies")
+def run_dependencies(
+    client: Annotated[list[str] | None, typer.Option("--client", help="Only this client; may be repeated.")] = None,
+    as_json: JsonOption = False,
+    envs: EnvsOption = paths.ENVS,
+) -> None:
+    """Show what each client brings along: distributions, sizes, import time, pins, and what it conflicts with.
+
+    Sizes are those of its lock and its environment; whether packages go together is resolved by uv, for real.
+    """
+    from harness import commands
+
+    commands.run_dependencies(client=client, as_json=as_json, envs=envs)
+
+
+@app.command("coupling")
+def run_coupling(
+    package: Annotated[str, typer.Argument(metavar="PACKAGE", help="A client's package, e.g. pyathena.")],
+    subpackage: Annotated[str, typer.Argument(metavar="SUBPACKAGE", help="A part of it, e.g. pyathena.filesystem.")],
+    as_json: JsonOption = False,
+    envs: EnvsOption = paths.ENVS,
+) -> None:
+    """Show how a subpackage hangs together with the rest: modules, lines, what it imports, who imports it."""
+    from harness import commands
+
+    commands.run_coupling(package=package, subpackage=subpackage, as_json=as_json, envs=envs)
+
+
 @history_app.command("add")
 def history_add(
     run_name: RunArgument,
@@ -278,6 +306,21 @@ def history_add(
     commands.history_add(
         run_name=run_name, title=title, decision=decision, remark=remark, results=results, folder=folder
     )
+
+
+@history_app.command("plot")
+def history_plot(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="A case's key, e.g. read/64MiB/c8/b8MiB.")],
+    metric: Annotated[str, typer.Option("--metric", help="What is drawn.")] = "throughput_bytes_per_s",
+    results: ResultsOption = paths.RESULTS,
+    folder: Annotated[
+        Path, typer.Option("--history", help="Folder of all entries.", show_default="history/")
+    ] = paths.HISTORY,
+) -> None:
+    """Draw a metric of one case across entries and versions, with intervals: history/figures/CASE-METRIC.png."""
+    from harness import commands
+
+    commands.history_plot(case=case, metric=metric, results=results, folder=folder)
 
 
 @history_app.command("check")

@@ -32,7 +32,7 @@ from harness import (
 )
 from harness.console import Progress
 from harness.errors import BenchError, UnknownNameError
-from harness.lab import doctor, environments, host, probe, versions
+from harness.lab import coupling, dependencies, doctor, environments, host, probe, versions
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import NO_LINK, Lab, Target, open_lab
 from harness.lab.versions import Version
@@ -235,10 +235,60 @@ def run_decide(*, run_name: str, decision: str | None, as_json: bool, results: P
         terminal.render_sections(title, decision_sections(each), out)
 
 
+def run_dependencies(*, client: list[str] | None, as_json: bool, envs: Path) -> None:
+    known = environments.discover(envs)
+    wanted = client or [name for name, each in known.items() if each.declaration.clients[name].role == "client"]
+    prepared = environments.prepare(envs, wanted, tell)
+    distinct = {each.environment.name: each.environment for each in prepared.values()}
+    found = dependencies.examine(distinct.values(), tell)
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+        return
+    terminal.render_table("What each client brings along", dependencies.HEADERS, dependencies.rows(found), out)
+    for line in dependencies.details(found):
+        out.print(line, markup=False)
+
+
+def run_coupling(*, package: str, subpackage: str, as_json: bool, envs: Path) -> None:
+    known = environments.discover(envs)
+    takers = [name for name, each in known.items() if each.declaration.package.replace("-", "_") == package]
+    for each in environments.prepare(envs, takers[:1], tell).values():
+        tell(f"imports of {package} {each.info.version}")
+    found = coupling.examine(known.values(), package, subpackage)
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+        return
+    title = f"{subpackage} in {package} {found.version}"
+    terminal.render_table(title, coupling.HEADERS, coupling.rows(found), out)
+
+
 def history_add(*, run_name: str, title: str, decision: str | None, remark: str, results: Path, folder: Path) -> None:
     read = records.read(records.find(results, run_name))
     chosen = read.run.decision if decision is None else _decision(decision)
     out.print(str(history.add(read, title, folder, chosen, remark)), soft_wrap=True)
+
+
+def history_plot(*, case: str, metric: str, results: Path, folder: Path) -> None:
+    # Imported here: no other command should wait for matplotlib.
+    from harness.report import figures
+
+    chosen = summary.METRIC.get(decisions.SHORT.get(metric, metric))
+    if chosen is None:
+        raise UnknownNameError("metric", metric, [*decisions.SHORT, *summary.METRIC])
+    lines = history.trace(case, chosen, folder, results)
+    rows = [
+        (
+            f"{line.client} {line.version}",
+            line.date,
+            units.quantity(line.interval.estimate, chosen.unit),
+            f"{units.quantity(line.interval.low, chosen.unit)} to {units.quantity(line.interval.high, chosen.unit)}",
+            f"{line.interval.n}" if line.is_exact else f"{line.interval.n}, least to most",
+            line.surroundings,
+        )
+        for line in lines
+    ]
+    terminal.render_table(case, ("client", "entry", "median", "95 % interval", "n", "surroundings"), rows, out)
+    out.print(str(figures.write(history.figure(case, chosen, lines), folder / "figures")), soft_wrap=True)
 
 
 def history_check(*, results: Path, folder: Path) -> None:

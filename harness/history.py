@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from harness import records
+from harness import records, units
 from harness.compare import compare_clients
 from harness.decide import decide
-from harness.errors import BenchError, InvalidFileError
+from harness.errors import BenchError, InvalidFileError, UnknownNameError
 from harness.model import Case, Decision, Run, RunSet
 from harness.report import build, markdown, verdicts, view
-from harness.summary import summarise
+from harness.statistics import Interval, Spread, median_interval
+from harness.summary import Metric, Summary, summarise
 
 INDEX = "README.md"
 _MARK = "<!-- bench history: "
@@ -62,6 +63,81 @@ def check(history_folder: Path, results: Path) -> list[str]:
         present = index.read_text(encoding="utf-8") if index.exists() else ""
         found += _difference(index, present, _index(history_folder))
     return found
+
+
+@dataclass(frozen=True)
+class Line:
+    """One client, in one version, on one case in one entry."""
+
+    entry: str
+    date: str
+    client: str
+    version: str
+    surroundings: str
+    """Link, TLS and kind of host: figures of different ones can't be compared."""
+    interval: Interval
+    """The median with its exact 95 % interval; from least to most where there are too few trials for one."""
+    is_exact: bool
+
+
+def trace(case_key: str, metric: Metric, history_folder: Path, results: Path) -> list[Line]:
+    """Return one metric of a case over all entries: by surroundings, then client by client, oldest first.
+
+    Raises UnknownNameError when no entry has the case, and BenchError when none has the metric.
+    """
+    found: list[Line] = []
+    known: set[str] = set()
+    for path in reversed(_entries(history_folder)):
+        header = _read_header(path, path.read_text(encoding="utf-8"))
+        summary = summarise(records.read(results / header.run))
+        known |= {case.key for case in summary.run.cases}
+        for case in (case for case in summary.run.cases if case.key == case_key):
+            found += _lines(summary, case, metric, path)
+    if case_key not in known:
+        raise UnknownNameError("case", case_key, sorted(known))
+    if not found:
+        raise BenchError(f"no entry has {metric.title.lower()} of {case_key}")
+    return sorted(found, key=lambda line: (line.surroundings, line.client, line.date, line.version))
+
+
+def _lines(summary: Summary, case: Case, metric: Metric, path: Path) -> Iterator[Line]:
+    run = summary.run
+    tls = "TLS" if run.tls else "no TLS"
+    where = f"{build.link_words(run)}; {tls}; {run.host.cpu_model}, {run.host.cpu_count} cores"
+    for client in summary.clients:
+        result = summary.results[case, client.name]
+        spread = result.spreads.get(metric.name)
+        if client.role != "client" or spread is None:
+            continue
+        interval = median_interval(result.values[metric.name])
+        shown = interval or Interval(spread.median, spread.low, spread.high, spread.n)
+        version = client.version or f"Python {client.python}"
+        yield Line(path.name, path.name[:10], client.name, version, where, shown, interval is not None)
+
+
+def figure(case_key: str, metric: Metric, lines: Sequence[Line]) -> view.Figure:
+    """Lay the lines out as a figure: a row of points for each of the surroundings."""
+    highest = max(line.interval.high for line in lines)
+    scale = units.scale_of(metric.unit, highest)
+    better = "more" if metric.better == "up" else "less"
+    rows = []
+    for surroundings in dict.fromkeys(line.surroundings for line in lines):
+        points = tuple(
+            view.Point(
+                view.plain(f"{line.client} {line.version}, {line.date}"),
+                Spread(line.interval.estimate, line.interval.low, line.interval.high, line.interval.n),
+                "",
+            )
+            for line in lines
+            if line.surroundings == surroundings
+        )
+        panel = view.Panel(f"{metric.title}, {scale.label} ({better} is better)", scale, points)
+        rows.append((view.plain(surroundings), (panel,)))
+    name = re.sub(r"[^a-z0-9]+", "-", f"{case_key} {metric.name}".lower()).strip("-")
+    caption = (
+        "Medians with their exact 95 % interval; below 6 trials from least to most. Only points of one row compare."
+    )
+    return view.Figure(name, view.plain(case_key), caption, tuple(rows))
 
 
 # --- entries ---------------------------------------------------------------------------------------------------------

@@ -139,9 +139,8 @@ class _Starter:
 
 def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome, watch: Watch) -> Record:
     info = bench.clients[trial.client].info
-    conditions = None
-    if isinstance(outcome, Measured):
-        conditions = watch.conditions(outcome.measurement.cpu_ns)
+    # Of whatever had a window, failed or not: what a block's rule sees must not depend on how its trials went.
+    conditions = watch.conditions()
     return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome, conditions)
 
 
@@ -191,13 +190,14 @@ def _run(
     if isinstance(answer, Failed):
         bench.lab.check(bench.server)
         return answer
+    watch.client_used(answer.window.cpu_user_ns + answer.window.cpu_system_ns)
     ignored = _ignored_settings(trial.case, answer.applied)
     if ignored:
         return Failed(FailureKind.SETTINGS, ignored, "")
     is_null = bench.clients[trial.client].info.role == "null"
     if not is_null and (failed := bench.dataset.verify(trial, task, answer)):
         return failed
-    return Measured(_measurement(trial.case, answer, requests, is_null), answer.applied, answer.exit_code)
+    return Measured(_measurement(trial.case, answer, requests, is_null), answer.applied, process.exit_code())
 
 
 def order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:

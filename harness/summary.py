@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -144,6 +144,8 @@ class Result:
     exit_codes: Mapping[int, int]
     """How many measured trials left with which code, other than 0, their work done."""
     spreads: Mapping[str, Spread]
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By metric, what each spread is of, block by block."""
     excluded: int = 0
     """Successful trials of measured blocks that were disturbed, and therefore left out."""
 
@@ -213,12 +215,15 @@ def _result(records: Iterable[Record], disturbed: Container[tuple[Case, int]]) -
     counted = [r for r in succeeded if (r.trial.case, r.trial.block) not in disturbed]
     unsupported = next((r.outcome.reason for r in ordered if isinstance(r.outcome, Unsupported)), None)
     codes = Counter(r.outcome.exit_code for r in counted if isinstance(r.outcome, Measured) and r.outcome.exit_code)
+    values = _values(counted)
+    spreads = {name: spread(own) for name, own in values.items()}
     return Result(
         len(counted),
         tuple(_failures(ordered)),
         unsupported,
         dict(codes),
-        _spreads(counted),
+        spreads,
+        values,
         len(succeeded) - len(counted),
     )
 
@@ -230,10 +235,10 @@ def _failures(records: Iterable[Record]) -> Iterable[Failure]:
                 yield Failure(trial.sequence, trial.block, trial.phase, str(kind), reason, log)
 
 
-def _spreads(records: list[Record]) -> dict[str, Spread]:
+def _values(records: list[Record]) -> dict[str, tuple[float, ...]]:
     figures = {metric.name: [metric.of(record) for record in records] for metric in METRICS}
-    known = {name: [value for value in values if value is not None] for name, values in figures.items()}
-    return {name: spread(values) for name, values in known.items() if values}
+    known = {name: tuple(value for value in values if value is not None) for name, values in figures.items()}
+    return {name: values for name, values in known.items() if values}
 
 
 # --- for scripts -----------------------------------------------------------------------------------------------------

@@ -382,3 +382,99 @@ print(client.get_object(Bucket="bench", Key="k")["Body"].read())
     assert server.returncode == 130
     assert "Traceback" not in said
     assert not lab_processes(own_folder)
+
+
+DECISION = """
+name = "tiny-decision"
+suite = "tiny"
+question = "Is the slow one slow?"
+otherwise = "No."
+
+[expectation.slow]
+title = "It is slower"
+cases = ["read/*"]
+metric = "throughput"
+numerator = "slow"
+denominator = "behaves"
+at_most = 0.9
+
+[expectation.twin]
+title = "A client is at least as fast as itself, which no number of blocks can show"
+cases = ["read/*"]
+metric = "throughput"
+numerator = "behaves@control"
+denominator = "behaves"
+at_least = 1
+
+[criterion.slow-it-is]
+title = "It is slower"
+all_of = ["slow"]
+recommendation = "Leave it."
+"""
+
+
+@pytest.fixture
+def decided_run(results: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Return the folder of a run that was extended as declared, and the decision that it was declared with."""
+    decision = tmp_path / "tiny-decision.toml"
+    decision.write_text(DECISION)
+    ran = bench(
+        *RUN, "--client", "behaves", "--client", "slow", "--scenario", "read", "--scenario", "cat", "--blocks", "6",
+        "--control", "behaves", "--until-decided", str(decision), "--results", str(results),
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "undecided yet, hence extended as declared: read/1MiB" in ran.stderr
+    assert "Control" in ran.stdout
+    (folder,) = results.glob("*-tiny-*")
+    return folder, decision
+
+
+def test_what_is_undecided_is_extended_once_and_then_decided(decided_run: tuple[Path, Path], results: Path) -> None:
+    folder, decision = decided_run
+    read = records.read(folder)
+    blocks = {
+        scenario: {r.trial.block for r in read.records if r.trial.case.scenario == scenario}
+        for scenario in ("read", "cat")
+    }
+    assert blocks == {"read": set(range(12)), "cat": set(range(6))}
+    assert len(read.records) > read.run.trial_count
+    where = ("--results", str(results))
+    decided = json.loads(bench("decide", folder.name, "--json", *where).stdout)[0]
+    verdicts = {each["name"]: each["verdict"] for each in decided["expectations"]}
+    assert verdicts == {"slow": "confirmed", "twin": "inconclusive"}
+    assert (decided["recommendation"], decided["looks"], decided["level"]) == ("Leave it.", 2, 0.975)
+    assert "Is the slow one slow?" in bench("decide", folder.name, "--decision", str(decision), *where).stdout
+    again = bench("resume", folder.name, "--envs", str(ENVS), *where)
+    assert again.returncode == 0, again.stderr
+    assert "is complete" in again.stderr
+    compared = json.loads(bench("compare", folder.name, "--json", *where).stdout)
+    ratio = next(c for c in compared["comparisons"] if c["metric"] == "wall_ns" and c["case"].startswith("read"))
+    assert ratio["ratio"]["low"] > 1
+    with_itself = bench("compare", folder.name, folder.name, *where)
+    assert with_itself.returncode == 0, with_itself.stderr
+    assert "1.00x" in with_itself.stdout
+    entry = ("--history", str(folder.parent / "history"), *where)
+    assert bench("history", "add", folder.name, "--title", "Decided", *entry).returncode == 0
+    assert bench("history", "check", *entry).returncode == 0
+    drawn = bench("history", "plot", "read/1MiB/c8/b8MiB", *entry)
+    assert drawn.returncode == 0, drawn.stderr
+    (picture,) = (folder.parent / "history/figures").glob("*.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("decide", "nosuch"), "nosuch"),
+        (("compare", "nosuch"), "nosuch"),
+        (("run", "--until-decided", "nosuch"), "pyathena-vs-s3fs"),
+        (("run", "--with", "pyathena"), "leaves the version open"),
+        (("run", "--control", "nosuch"), "s3fs"),
+    ],
+)
+def test_what_cannot_be_decided_is_one_clear_sentence_and_code_2(
+    results: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    refused = bench(*arguments, "--results", str(results))
+    assert refused.returncode == 2
+    assert words in refused.stderr

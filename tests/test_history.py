@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import history, records
-from harness.errors import BenchError
+from harness import decisions, history, paths, records
+from harness.errors import BenchError, UnknownNameError
 from harness.model import Failed, FailureKind, RunSet
+from harness.summary import METRIC
 from tests.factories import make_run_set, realistic_run_set
 
 
@@ -121,3 +122,45 @@ def test_a_log_cannot_pass_itself_off_as_main_numbers(results: Path, folder: Pat
     run_set = make_run_set({"s3fs": [Failed(FailureKind.RAISED, "x", forged)]})
     history.add(record(results, run_set), "Entry", folder)
     assert "forged" not in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_entry_keeps_its_verdicts_and_remark_and_can_be_rendered_again(results: Path, folder: Path) -> None:
+    decision = decisions.load(paths.DECISIONS / "pyathena-vs-s3fs.toml")
+    run_set = record(results, realistic_run_set(8))
+    path = history.add(run_set, "Decided", folder, decision, "the <b>disk</b> | was full --> ok")
+    text = path.read_text(encoding="utf-8")
+    for words in (
+        decision.question.split("?")[0].split("'")[0],
+        "What was not expected",
+        "## Comparison",
+        "## Expectations",
+    ):
+        assert words in text
+    body = text.partition("\n")[2]
+    assert "<b>" not in body
+    assert "-->" not in body.replace("<!-- main numbers -->", "").replace("<!-- end of main numbers -->", "")
+    assert history.check(folder, results) == []
+    path.write_text(text.replace("confirmed", "refuted"), encoding="utf-8")
+    assert history.check(folder, results) != []
+
+
+def test_a_metric_is_traced_across_entries_and_only_like_surroundings_share_a_row(results: Path, folder: Path) -> None:
+    first = record(results, realistic_run_set(8))
+    second = record(
+        results, dated(realistic_run_set(8), "20261128-101500-filesystem-standard-cd34", "2026-11-28T10:15:00+00:00")
+    )
+    slower = msgspec.structs.replace(second.run.link, stream_rate_bytes_per_s=1 << 20)
+    third_run = dated(realistic_run_set(8), "20261129-101500-filesystem-standard-ef56", "2026-11-29T10:15:00+00:00")
+    third = record(results, RunSet(msgspec.structs.replace(third_run.run, link=slower), third_run.records))
+    for number, run_set in enumerate((first, second, third)):
+        history.add(run_set, f"Entry {number}", folder)
+    key = first.run.cases[0].key
+    lines = history.trace(key, METRIC["throughput_bytes_per_s"], folder, results)
+    s3fs = [line for line in lines if line.client == "s3fs"]
+    assert sorted(line.date for line in s3fs) == ["2026-11-27", "2026-11-28", "2026-11-29"]
+    assert all(line.is_exact and line.interval.low <= line.interval.estimate <= line.interval.high for line in s3fs)
+    assert not {line.client for line in lines} & {"floor", "null"}
+    drawn = history.figure(key, METRIC["throughput_bytes_per_s"], lines)
+    assert len(drawn.rows) == 2
+    with pytest.raises(UnknownNameError):
+        history.trace("nosuch", METRIC["throughput_bytes_per_s"], folder, results)

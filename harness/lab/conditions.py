@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import platform
@@ -68,6 +69,7 @@ def parse(stat: bytes, load_1min: float, clock_ns: int, interrupts_apart: bool) 
     )
 
 
+@functools.cache
 def interrupts_apart(root: Path = HERE) -> bool:
     """Say whether the kernel leaves the time of interrupts out of the time of the processes that they interrupt.
 
@@ -111,7 +113,9 @@ class Watch:
     def __init__(self, servants: Sequence[int], root: Path = HERE) -> None:
         self._sampler = Sampler(root)
         self._servants = servants
-        self._before = self._after = self._look()
+        self._before = self._look()
+        self._after: tuple[Snapshot | None, int] | None = None
+        self._client_ns = 0
 
     def opens(self) -> None:
         self._before = self._look()
@@ -119,10 +123,16 @@ class Watch:
     def closed(self) -> None:
         self._after = self._look()
 
-    def conditions(self, client_ns: int) -> Conditions | None:
-        """Return what went on between; None on a system that keeps no such counters."""
+    def client_used(self, cpu_ns: int) -> None:
+        """Hear what the client itself used, from its own trial."""
+        self._client_ns = cpu_ns
+
+    def conditions(self) -> Conditions | None:
+        """Return what went on between; None without a window, and on a system that keeps no such counters."""
+        if self._after is None:
+            return None
         (before, before_ns), (after, after_ns) = self._before, self._after
-        return between(before, after, after_ns - before_ns + client_ns)
+        return between(before, after, after_ns - before_ns + self._client_ns)
 
     def _look(self) -> tuple[Snapshot | None, int]:
         return self._sampler.snapshot(), cpu_ns_of([*self._servants, os.getpid()])

@@ -76,11 +76,11 @@ class Check:
 def examine(
     root: Path = HERE,
     results: Path = RESULTS,
-    sample_s: float = SAMPLE_S,
+    sample_s: float | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[Finding, ...]:
-    """Look at everything; takes `sample_s` and some tenths of a second, in which this process itself rests."""
-    seen = observe(root, sample_s)
+    """Look at everything; takes `sample_s`, SAMPLE_S by default, in which this process rests, and some tenths of a second."""
+    seen = observe(root, SAMPLE_S if sample_s is None else sample_s)
     cores = os.cpu_count() or 1
     looks: tuple[tuple[Check, Callable[[], Finding]], ...] = (
         (CORES, lambda: judge_cores(cores, psutil.cpu_count(logical=False), usable_cores(cores))),
@@ -169,11 +169,13 @@ def observe(root: Path = HERE, sample_s: float = SAMPLE_S) -> Seen:
 def _process_times() -> dict[psutil.Process, float]:
     """Return the processor time of every other process that may be looked at, in seconds."""
     found = {}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid():
-                times = process.cpu_times()
-                found[process] = times.user + times.system
+    # Outside, for a system that shows no list of processes; inside, for a process that ends or isn't ours to look at.
+    with contextlib.suppress(*UNREADABLE):
+        for process in psutil.process_iter():
+            with contextlib.suppress(*UNREADABLE):
+                if process.pid != os.getpid():
+                    times = process.cpu_times()
+                    found[process] = times.user + times.system
     return found
 
 
@@ -183,7 +185,7 @@ def _users(before: Mapping[psutil.Process, float], after: Mapping[psutil.Process
         # One that started meanwhile has used all of its time meanwhile.
         rise_ns = round((cpu_s - before.get(process, 0.0)) * 1e9)
         if rise_ns > 0:
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(*UNREADABLE):
                 name = plain_name(process.name())
                 used_ns[name] = used_ns.get(name, 0) + rise_ns
     return used_ns
@@ -198,8 +200,8 @@ def swapped_bytes(root: Path = HERE) -> int | None:
     """Return what was moved to and from swap since boot."""
     text = _text(root / "proc/vmstat")
     if text is not None:
-        counters = dict(line.split()[:2] for line in text.splitlines() if line)
-        return (int(counters.get("pswpin", 0)) + int(counters.get("pswpout", 0))) * resource.getpagesize()
+        pages = re.findall(r"^pswp(?:in|out) (\d+)$", text, re.MULTILINE)
+        return sum(map(int, pages)) * resource.getpagesize() if pages else None
     try:
         memory = psutil.swap_memory()
     except UNREADABLE:

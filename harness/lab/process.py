@@ -89,7 +89,6 @@ class Answer:
     threads_base: int
     threads_peak: int
     harness_cpu_ns: int
-    exit_code: int
 
 
 class _TrialFailedError(Exception):
@@ -168,7 +167,6 @@ class TrialProcess:
             # A window shorter than one sampling period is never seen from outside.
             threads_peak=max(samples.threads, threads_base),
             harness_cpu_ns=harness_cpu_ns,
-            exit_code=self._exit_code(),
         )
 
     def _send(self, line: bytes) -> None:
@@ -232,8 +230,11 @@ class TrialProcess:
             FailureKind.NO_ANSWER, f"the client's process exited with code {code} without an answer"
         )
 
-    def _exit_code(self) -> int:
-        """Wait for the end of a process that has answered; one that hangs then is ended, and its code says so."""
+    def exit_code(self) -> int:
+        """Wait for the end of a process that has answered; one that hangs then is ended, and its code says so.
+
+        An interpreter takes a tenth of a second to end. Its answer can be verified meanwhile.
+        """
         try:
             return self._popen.wait(EXIT_LIMIT_S)
         except subprocess.TimeoutExpired:
