@@ -240,13 +240,15 @@ def run_dependencies(*, client: list[str] | None, as_json: bool, envs: Path) -> 
     wanted = client or [name for name, each in known.items() if each.declaration.clients[name].role == "client"]
     prepared = environments.prepare(envs, wanted, tell)
     distinct = {each.environment.name: each.environment for each in prepared.values()}
-    found = dependencies.examine(distinct.values(), tell)
+    # Imports are timed, so nothing else may be measured meanwhile.
+    with host.exclusive("dependencies"):
+        found = dependencies.examine(distinct.values(), tell)
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
         return
     terminal.render_table("What each client brings along", dependencies.HEADERS, dependencies.rows(found), out)
-    for line in dependencies.details(found):
-        out.print(line, markup=False)
+    terminal.render_table("Narrow pins", dependencies.PIN_HEADERS, dependencies.pin_rows(found), out)
+    terminal.render_table("Together", dependencies.TOGETHER_HEADERS, dependencies.together_rows(found), out)
 
 
 def run_coupling(*, package: str, subpackage: str, as_json: bool, envs: Path) -> None:
@@ -455,7 +457,7 @@ def _effective_link(suite: Suite, ceilings: Ceilings | None) -> Link:
     link = next(each for each in suite.links if each.name == suite.default_link)
     if not link.scaled:
         return link
-    rate = scaled_rate(ceilings.download_bytes_per_s)
+    rate = scaled_rate(ceilings)
     tell(f"so the link {link.name} gives {units.rate(rate)} a stream")
     return msgspec.structs.replace(link, stream_rate_bytes_per_s=rate)
 

@@ -309,8 +309,11 @@ def measure_known(lab: Lab, suite: Suite, seed: int, clients: Mapping[str, Insta
         yield from execute(Bench("selftest", lab, server, link, dataset, clients), trials)
 
 
-def scaled_rate(ceiling_bytes_per_s: int) -> int:
-    """Choose the rate a stream at which 8 streams need at most half of the store's ceiling, in bytes per second."""
-    most = ceiling_bytes_per_s / 2 / STREAMS_WITHIN_HALF
+def scaled_rate(ceilings: Ceilings) -> int:
+    """Choose the rate a stream at which 8 streams need at most half of what the store gives and takes, in bytes per second.
+
+    It takes less than it gives, and one rate holds for both ways.
+    """
+    most = min(ceilings.download_bytes_per_s, ceilings.upload_bytes_per_s) / 2 / STREAMS_WITHIN_HALF
     fitting = [rate << 20 for rate in RATES_MIB_PER_S if rate << 20 <= most]
     return fitting[-1] if fitting else RATES_MIB_PER_S[0] << 20
