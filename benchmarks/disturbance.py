@@ -184,7 +184,8 @@ class Bed:
         installed = self.bench.clients[client]
         ours, theirs = socket.socketpair()
         command = [
-            *(installed.environment.interpreter, "-I", "-c", ZYGOTE, paths.WORKER, installed.environment.adapter),
+            *(installed.environment.interpreter, "-I", "-c", ZYGOTE),
+            *(paths.WORKER / "__main__.py", installed.environment.adapter),
             str(theirs.fileno()),
         ]
         parent = self.lab.session.spawn(
@@ -243,17 +244,20 @@ def pinned(bed: Bed) -> Iterator[None]:
         os.sched_setaffinity(started.pid, client)
         return started
 
-    servants = [
-        pid for each in (bed.lab.embedded_store, bed.server) if each is not None for pid in threads_of(each.pid)
-    ]
-    for pid in (*servants, os.getpid()):
-        os.sched_setaffinity(pid, others)
+    move(bed, others)
     bed.lab.session.spawn = spawn_pinned  # type: ignore[method-assign]
     yield
     bed.lab.session.spawn = spawn  # type: ignore[method-assign]
-    for pid in (*servants, os.getpid()):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, every)
+    move(bed, every)
+
+
+def move(bed: Bed, processors: set[int]) -> None:
+    """Move store, link and harness, with every thread they have now."""
+    pids = [each.pid for each in (bed.lab.embedded_store, bed.server) if each is not None]
+    for pid in (*pids, os.getpid()):
+        for thread in threads_of(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, processors)
 
 
 def threads_of(pid: int) -> list[int]:

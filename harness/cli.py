@@ -54,7 +54,7 @@ def run(
     ] = "filesystem",
     profile: Annotated[
         str | None,
-        typer.Option("--profile", help="How much of it: quick, standard or full. [default: the suite's, quick]"),
+        typer.Option("--profile", help="How much of it: quick, standard or full.", show_default="the suite's, quick"),
     ] = None,
     client: Annotated[list[str] | None, typer.Option("--client", help="Only this client; may be repeated.")] = None,
     scenario: Annotated[
@@ -75,7 +75,8 @@ def run(
             "--control",
             metavar="CLIENT",
             help="Have this client take part twice: what separates it from itself is the session's noise. "
-            "`none` leaves it out. [default: the profile's; quick has none]",
+            "`none` leaves it out.",
+            show_default="the profile's; quick has none",
         ),
     ] = None,
     with_versions: Annotated[
@@ -97,7 +98,7 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Order of trials and contents. [default: random]")
+        int | None, typer.Option("--seed", min=0, help="Order of trials and contents.", show_default="random")
     ] = None,
     tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Speak TLS to the embedded store, as S3 does.")] = True,
     bucket: Annotated[
@@ -108,7 +109,7 @@ def run(
         str | None, typer.Option("--endpoint-url", help="S3-compatible endpoint of --bucket.")
     ] = None,
     region: Annotated[
-        str | None, typer.Option("--region", help="Region of --bucket. [default: of your AWS settings]")
+        str | None, typer.Option("--region", help="Region of --bucket.", show_default="of your AWS settings")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask before using a store that isn't ours.")] = False,
     list_only: Annotated[bool, typer.Option("--list", help="Print what would run, and stop.")] = False,
@@ -226,10 +227,10 @@ def report(
 def run_compare(
     run_name: Annotated[str, typer.Argument(metavar="RUN", help="A run, or the earlier of two.")] = "latest",
     other_name: Annotated[
-        str | None, typer.Argument(metavar="[RUN_B]", help="The later run: each client is compared with itself.")
+        str | None, typer.Argument(metavar="RUN_B", help="The later run: each client is compared with itself.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Client of RUN to compare with. [default: the run's]")
+        str | None, typer.Option("--baseline", help="Client of RUN to compare with.", show_default="the run's")
     ] = None,
     metric: Annotated[list[str] | None, typer.Option("--metric", help="Only this metric; may be repeated.")] = None,
     as_json: JsonOption = False,
@@ -248,7 +249,9 @@ def run_decide(
     run_name: RunArgument = "latest",
     decision: Annotated[
         str | None,
-        typer.Option("--decision", help="A decision of scenarios/decisions/, or a TOML file. [default: the suite's]"),
+        typer.Option(
+            "--decision", help="A decision of scenarios/decisions/, or a TOML file.", show_default="the suite's"
+        ),
     ] = None,
     as_json: JsonOption = False,
     results: ResultsOption = paths.RESULTS,

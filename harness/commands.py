@@ -85,7 +85,13 @@ def run(
 ) -> None:
     target = _target(bucket, prefix, endpoint_url, region, link)
     filters = Filters(
-        tuple(client or ()), tuple(scenario or ()), tuple(size or ()), blocks, link, control, tuple(with_versions or ())
+        tuple(client or ()),
+        tuple(scenario or ()),
+        tuple(size or ()),
+        blocks,
+        link,
+        control,
+        tuple(map(versions.absolute, with_versions or ())),
     )
     wanted, other_versions = _suite(suite, profile, filters, target, envs)
     decision = None if until_decided is None else _decision(until_decided)

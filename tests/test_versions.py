@@ -111,6 +111,12 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_path_holds_from_any_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout.parent)
+    assert versions.absolute("./my checkout") == str(checkout.resolve())
+    assert versions.absolute("pyathena==4.2.0") == "pyathena==4.2.0"
+
+
 def test_a_checkout_is_named_by_its_content(checkout: Path) -> None:
     before = versions.parse(str(checkout))
     assert before.package == "pyathena"

@@ -41,9 +41,18 @@ class Version:
     """Digest of a checkout's files; empty for a version that is named."""
 
 
+def absolute(text: str) -> str:
+    """Return a value of `--with` as it holds from any folder: a run may be resumed from another."""
+    return str(Path(text).expanduser().resolve()) if _is_path(text) else text
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith((".", "/", "~"))
+
+
 def parse(text: str) -> Version:
     """Read one value of `--with`; raise BenchError for what doesn't name one version for good."""
-    if text.startswith((".", "/", "~")):
+    if _is_path(text):
         return _of_checkout(Path(text).expanduser().resolve())
     try:
         requirement = Requirement(text)
