@@ -12,8 +12,12 @@ SCHEMA_VERSION = 1
 """Version of everything written under results/; raised when a reader of the old form would misread the new."""
 
 
-class Noun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Immutable, and strict when read back: an unknown field is an error, never dropped."""
+class Noun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Immutable, and strict when read back: an unknown field is an error, never dropped.
+
+    The garbage collector leaves them alone, for none can be part of a cycle: it would look through all records of a large
+    run again and again while they are read.
+    """
 
 
 CONTROL = "control"

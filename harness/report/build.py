@@ -116,7 +116,10 @@ def _disturbed_sections(summary: Summary) -> Iterator[Section]:
     if summary.disturbed:
         run = summary.run
         left_out = sum(block >= run.profile.warmup_blocks for _, block in summary.disturbed)
-        why = f"By the run's rules, {_counted(left_out, 'measured block')} of single cases were disturbed and are left out, for all clients alike and whatever they measured."
+        why = (
+            "Disturbed while they ran, and left out by the run's rules, for all clients alike and whatever they measured: "
+            f"{_counted(left_out, 'measured block')}."
+        )
         lines = (
             f"{summary.label(case)}, block {block}: {reason}." for (case, block), reason in summary.disturbed.items()
         )
