@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from harness.conditions import disturbed_blocks
 from harness.model import CONTROL, Case, Measured, Measurement, Phase, RunSet
-from harness.statistics import Interval, median, ratio_interval
+from harness.statistics import MINIMUM_BLOCKS, Interval, median, ratio_interval
 from harness.summary import METRIC
 
 FIGURES: dict[str, Callable[[Measurement], float]] = {
@@ -28,7 +28,6 @@ _BY_UNIT = {
 
 LEVEL = 0.05
 """Share of sound sessions that may fail; divided among the figures, of which each is a chance to fail."""
-LEAST_BLOCKS = 6
 
 
 def figure_of(metric: str) -> str | None:
@@ -73,7 +72,7 @@ class Control:
 
     @property
     def verdict(self) -> str:
-        if self.block_count < LEAST_BLOCKS:
+        if self.block_count < MINIMUM_BLOCKS:
             return "inconclusive"
         return "failed" if self.missed else "ok"
 
@@ -84,7 +83,8 @@ def find(run_set: RunSet) -> Control | None:
     if label is None:
         return None
     client = label.removesuffix(f"@{CONTROL}")
-    logs = {case: list(_pairs(run_set, case, client, label)) for case in run_set.run.cases}
+    disturbed = disturbed_blocks(run_set)
+    logs = {case: list(_pairs(run_set, disturbed, case, client, label)) for case in run_set.run.cases}
     by_case = {case: _ratios(pairs, 1 - LEVEL) for case, pairs in logs.items() if len(pairs) >= 2}
     pooled = _pool(logs)
     if len(pooled) < 2:
@@ -95,10 +95,11 @@ def find(run_set: RunSet) -> Control | None:
 LogRatios = dict[str, float]
 
 
-def _pairs(run_set: RunSet, case: Case, client: str, label: str) -> Iterator[tuple[int, LogRatios]]:
+def _pairs(
+    run_set: RunSet, disturbed: Container[tuple[Case, int]], case: Case, client: str, label: str
+) -> Iterator[tuple[int, LogRatios]]:
     """Yield each block in which both were measured, and the logarithms of the control's figures over its twin's."""
     found: dict[tuple[int, str], Measurement] = {}
-    disturbed = disturbed_blocks(run_set)
     for record in run_set.records:
         counts = record.trial.case == case and record.trial.phase is Phase.MEASURED
         if counts and (case, record.trial.block) not in disturbed and isinstance(record.outcome, Measured):

@@ -114,7 +114,12 @@ def decide(run_set: RunSet, decision: Decision) -> Decided:
     """Hold a decision against a run."""
     looks = LOOKS if run_set.run.decision is not None else 1
     level = level_per_look(looks)
-    tests = [test for expectation in decision.expectations for test in _tests(run_set, expectation, level)]
+    bound, session = validity.store_bound(summarise(run_set)), control.find(run_set)
+    tests = [
+        test
+        for expectation in decision.expectations
+        for test in _tests(run_set, expectation, level, bound | _control_misses(run_set, session, expectation.metric))
+    ]
     conclusive = [test for test in tests if test.obstacle is None]
     adjusted = dict(zip(map(id, conclusive), holm([test.p_value for test in conclusive]), strict=True))
     judgements = tuple(_judge(test, adjusted.get(id(test), 1.0), level, len(conclusive)) for test in tests)
@@ -127,7 +132,7 @@ def decide(run_set: RunSet, decision: Decision) -> Decided:
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
-def _tests(run_set: RunSet, expectation: Expectation, level: float) -> Iterator[_Test]:
+def _tests(run_set: RunSet, expectation: Expectation, level: float, obstacles: Mapping[Case, str]) -> Iterator[_Test]:
     present = {client.name for client in run_set.run.clients}
     absent = [label for label in (expectation.numerator, expectation.denominator) if label not in present]
     if absent:
@@ -140,7 +145,6 @@ def _tests(run_set: RunSet, expectation: Expectation, level: float) -> Iterator[
     if not cases:
         patterns = ", ".join(expectation.cases)
         yield _Test(expectation, None, None, Verdict.INCONCLUSIVE, f"no case of this run is like {patterns}")
-    obstacles = _obstacles(run_set, expectation.metric)
     for case in cases:
         yield _case_test(run_set, expectation, case, obstacles.get(case, ""), level)
 
@@ -149,17 +153,15 @@ def _matches(case: Case, expectation: Expectation) -> bool:
     return any(fnmatch.fnmatchcase(case.key, pattern) for pattern in expectation.cases)
 
 
-def _obstacles(run_set: RunSet, metric: str) -> dict[Case, str]:
-    """Return why a case can't carry a verdict on this metric: the store bounds it, or the control missed 1."""
-    found = dict(validity.store_bound(summarise(run_set)))
-    session = control.find(run_set)
-    figure = control.figure_of(metric)
-    missed = [ratio for ratio in (session.missed if session else ()) if ratio.figure == figure]
-    for ratio in missed:
-        interval = ratio.interval
-        words = f"the control differs from itself in {figure}: {interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
-        found |= dict.fromkeys(run_set.run.cases, words)
-    return found
+def _control_misses(run_set: RunSet, session: control.Control | None, metric: str) -> dict[Case, str]:
+    """Return why no case can carry a verdict on this metric, where the control differs from itself in its figure."""
+    figure = control.figure_of(metric) if metric != DISTRIBUTIONS else None
+    for ratio in session.missed if session else ():
+        if ratio.figure == figure:
+            interval = ratio.interval
+            words = f"the control differs from itself in {figure}: {interval.estimate:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+            return dict.fromkeys(run_set.run.cases, words)
+    return {}
 
 
 def _case_test(run_set: RunSet, expectation: Expectation, case: Case, obstacle: str, level: float) -> _Test:

@@ -139,7 +139,7 @@ class _Starter:
 
 def _record(bench: Bench, trial: Trial, started_at: str, outcome: Outcome, watch: Watch) -> Record:
     info = bench.clients[trial.client].info
-    # Of whatever had a window, failed or not: what a block's rule sees must not depend on how its trials went.
+    # Of whatever closed its window, verified or not: what a block's rule sees must not depend on what came back.
     conditions = watch.conditions()
     return Record(SCHEMA_VERSION, bench.run_id, trial, info.version, info.lock_digest, started_at, outcome, conditions)
 

@@ -66,6 +66,7 @@ def test_a_strangers_work_is_seen_and_our_own_is_not() -> None:
         watch.opens()
         time.sleep(1)
         watch.closed()
+        watch.client_used(0)
         seen = watch.conditions()
         assert seen is not None
         return seen.foreign_ns / 1e9
@@ -333,3 +334,10 @@ def test_this_host_gives_conditions_of_a_sensible_shape() -> None:
     assert found.cpu_total_ns % found.wall_ns == 0
     assert min(found.busy_ns, found.steal_ns, found.foreign_ns) >= 0
     assert found.ours_ns < found.wall_ns
+
+
+def test_a_client_that_never_told_what_it_used_is_not_taken_for_a_stranger() -> None:
+    watch = Watch([])
+    watch.opens()
+    watch.closed()
+    assert watch.conditions() is None

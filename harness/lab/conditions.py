@@ -115,7 +115,7 @@ class Watch:
         self._servants = servants
         self._before = self._look()
         self._after: tuple[Snapshot | None, int] | None = None
-        self._client_ns = 0
+        self._client_ns: int | None = None
 
     def opens(self) -> None:
         self._before = self._look()
@@ -128,8 +128,11 @@ class Watch:
         self._client_ns = cpu_ns
 
     def conditions(self) -> Conditions | None:
-        """Return what went on between; None without a window, and on a system that keeps no such counters."""
-        if self._after is None:
+        """Return what went on between; None without a window, and on a system that keeps no such counters.
+
+        None, too, when the client never told what it used: its own work would look like somebody else's.
+        """
+        if self._after is None or self._client_ns is None:
             return None
         (before, before_ns), (after, after_ns) = self._before, self._after
         return between(before, after, after_ns - before_ns + self._client_ns)
