@@ -62,7 +62,7 @@ def main() -> None:
         clients = environments.prepare(paths.ENVS, [label for name in CLIENTS for label in suite(name).clients], print)
         with lab.dataset("data", 1) as dataset, lab.link(LINK) as server:
             dataset.prepare(CASES, print)
-            bench = Bench("control", lab, server, LINK, dataset, clients)
+            bench = Bench("control", lab, server, dataset, clients)
             for number in range(session_count):
                 client = CLIENTS[number % len(CLIENTS)]
                 records = list(execute(bench, plan.trials(suite(client), number)))

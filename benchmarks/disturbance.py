@@ -336,7 +336,7 @@ def main() -> None:
         dataset.prepare([READ, CAT], print)
         server = stack.enter_context(lab.link(LINK))
         assert server is not None
-        bed = Bed(lab, server, Bench("disturbance", lab, server, LINK, dataset, clients))
+        bed = Bed(lab, server, Bench("disturbance", lab, server, dataset, clients))
         for experiment in experiments(bed, stack):
             if not wanted.experiments or experiment.name in wanted.experiments:
                 run(experiment, wanted.pairs)

@@ -122,7 +122,7 @@ def phases(trial_count: int) -> bool:
         clients = environments.prepare(paths.ENVS, CLIENTS, print)
         with lab.dataset("data", 1) as dataset, lab.link(link) as server:
             dataset.prepare(CASES, print)
-            bench = Bench("speed", lab, server, link, dataset, clients)
+            bench = Bench("speed", lab, server, dataset, clients)
             places = [(case, client) for _ in range(trial_count) for case in CASES for client in CLIENTS]
             trials = [Trial(n, 1, 0, Phase.MEASURED, client, case) for n, (case, client) in enumerate(places)]
             windows = []

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -57,6 +58,8 @@ from harness.report.verdicts import MAIN_METRICS, comparison_sections, decision_
 from harness.run import GARBAGE_LIMIT_BYTES, Bench, execute, measure_ceilings, measure_known, scaled_rate
 
 FLOOR = "floor"
+TRACED_BLOCKS = 2
+"""Measured blocks whose trials' requests are kept one by one; more would say the same again."""
 
 
 def run(
@@ -110,7 +113,7 @@ def run(
         clients = _prepare(envs, wanted, other_versions)
         with open_lab(target, run_id, tls=tls, tell=tell) as lab:
             ceilings = _ceilings(lab, chosen_seed, clients)
-            effective = _effective_link(wanted, ceilings)
+            effective = _effective_links(wanted, ceilings)
             described = manifest.make(
                 run_id, _command_line(chosen_seed), wanted, suite, trials, chosen_seed, filters, clients, lab.info, effective, ceilings,
                 fitness, decision, tls=lab.tls,
@@ -189,7 +192,7 @@ def list_runs(*, as_json: bool, results: Path) -> None:
     for each in runs if not as_json else ():
         clients = ", ".join(info.name for info in each.clients)
         out.print(
-            f"{each.id}  {each.trial_count} trials, {len(each.cases)} cases, link {each.link.name}: {clients}",
+            f"{each.id}  {each.trial_count} trials, {len(each.cases)} cases, {_link_names(each)}: {clients}",
             soft_wrap=True,
         )
 
@@ -313,7 +316,7 @@ def store_serve(*, link: str, tls: bool) -> None:
     with host.exclusive("store serve"):
         clients = environments.prepare(paths.ENVS, [FLOOR], tell)
         with open_lab(None, "by-hand", tls=tls, tell=tell) as lab:
-            effective = _effective_link(suite, _ceilings(lab, 0, clients))
+            effective, *_ = _effective_links(suite, _ceilings(lab, 0, clients))
             with lab.link(effective) as server:
                 assert server is not None
                 variables = {"AWS_ENDPOINT_URL": server.endpoint_url(effective.name)} | {
@@ -343,7 +346,7 @@ def _all_links(lab: Lab, clients: Mapping[str, InstalledClient]) -> list[Link]:
         loaded = suites.load(path, None)
         for link in loaded.links:
             named = msgspec.structs.replace(loaded, default_link=link.name)
-            found.setdefault(link.name, _effective_link(named, ceilings))
+            found.setdefault(link.name, _effective_links(named, ceilings)[0])
     return list(found.values())
 
 
@@ -456,11 +459,16 @@ def _ceilings(lab: Lab, seed: int, clients: Mapping[str, InstalledClient]) -> Ce
     return found
 
 
-def _effective_link(suite: Suite, ceilings: Ceilings | None) -> Link:
-    """Return the link as it will stand: a scaled one takes its rate from the store's ceiling."""
+def _effective_links(suite: Suite, ceilings: Ceilings | None) -> tuple[Link, ...]:
+    """Return the default link, then others that cases name, as they will stand: a scaled one takes its rate from the store's ceiling."""
     if ceilings is None:
-        return NO_LINK
-    link = next(each for each in suite.links if each.name == suite.default_link)
+        return (NO_LINK,)
+    by_name = {link.name: link for link in suite.links}
+    names = dict.fromkeys((suite.default_link, *(case.link for case in suite.cases)))
+    return tuple(_scaled(by_name[name], ceilings) for name in names)
+
+
+def _scaled(link: Link, ceilings: Ceilings) -> Link:
     if not link.scaled:
         return link
     rate = scaled_rate(ceilings)
@@ -477,17 +485,19 @@ def _bench(run: Run, lab: Lab, clients: Mapping[str, InstalledClient], trials: S
     garbage_bytes = min(GARBAGE_LIMIT_BYTES, sum(trial.case.objects.total_bytes for trial in trials))
     needed_bytes = sum(4 * each.total_bytes for each in shapes) + 2 * largest_bytes + 2 * garbage_bytes
     host.require_room(lab.session.folder, needed_bytes, "the run's data")
-    with lab.dataset("data", run.seed) as dataset, lab.link(run.link) as server:
+    with lab.dataset("data", run.seed) as dataset, lab.link(*run.links) as server:
         dataset.prepare(cases, tell)
-        yield Bench(run.id, lab, server, run.link, dataset, clients)
+        yield Bench(
+            run.id, lab, server, dataset, clients, traced_before_block=run.profile.warmup_blocks + TRACED_BLOCKS
+        )
 
 
 def _measure(bench: Bench, trials: Sequence[Trial], writer: records.RecordWriter, run: Run) -> None:
-    err.print(f"run {run.id}: {len(trials)} trials, link {run.link.name}, seed {run.seed}")
+    err.print(f"run {run.id}: {len(trials)} trials, {_link_names(run)}, seed {run.seed}")
     progress = Progress(err, run.trial_count, run.trial_count - len(trials))
     try:
         with progress.shown():
-            for record in execute(bench, trials):
+            for record in execute(replace(bench, keep_trace=writer.append_trace), trials):
                 writer.append(record)
                 progress.advance(record)
     except (KeyboardInterrupt, BenchError):
@@ -537,13 +547,19 @@ def _show(folder: Path, as_json: bool) -> None:
         terminal.render(built, out)
 
 
+def _link_names(run: Run) -> str:
+    names = ", ".join(link.name for link in run.links)
+    return f"links {names}" if run.more_links else f"link {names}"
+
+
 def _print_plan(suite: Suite, trials: Sequence[Trial], as_json: bool) -> None:
     if as_json:
         cases = [{"case": case.key, "operation": case.operation, "digest": case.digest} for case in suite.cases]
         sys.stdout.write(json.dumps({"clients": suite.clients, "cases": cases, "trials": len(trials)}) + "\n")
         return
     for each in suite.scenarios:
-        out.print(f"{each.name}: {each.title}", markup=False)
+        alone = f" ({', '.join(each.clients)})" if each.clients else ""
+        out.print(f"{each.name}: {each.title}{alone}", markup=False)
         for case in each.cases:
             out.print(f"  {case.key}")
     blocks = f"{suite.profile.measured_blocks} measured and {suite.profile.warmup_blocks} warm-up blocks"

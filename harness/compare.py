@@ -271,7 +271,8 @@ def changes(then: Run, now: Run) -> tuple[Change, ...]:
     give.
     """
     shared = sorted({client.name for client in then.clients} & {client.name for client in now.clients})
-    pairs = zip(_facts(then, shared), _facts(now, shared), strict=True)
+    links = sorted({link.name for link in then.more_links} & {link.name for link in now.more_links})
+    pairs = zip(_facts(then, shared, links), _facts(now, shared, links), strict=True)
     found = [
         Change(one.what, _differing(one.parts, other.parts), _differing(other.parts, one.parts), one.weight)
         for one, other in pairs
@@ -311,11 +312,11 @@ class _Fact:
     """Written out only where they differ."""
 
 
-def _facts(run: Run, labels: Iterable[str]) -> Iterator[_Fact]:
-    """Yield the facts of a run, in the same order for every run with the same `labels`."""
+def _facts(run: Run, labels: Iterable[str], links: Iterable[str]) -> Iterator[_Fact]:
+    """Yield the facts of a run, in the same order for every run with the same `labels` and further `links`."""
     clients = {client.name: client for client in run.clients}
     shared = [clients[label] for label in labels]
-    yield from _surroundings(run)
+    yield from _surroundings(run, links)
     yield from _influences(run, shared)
     yield _Fact("clients", Weight.TOLD, {name: client.version or "present" for name, client in clients.items()})
     for client in shared:
@@ -330,10 +331,15 @@ def _facts(run: Run, labels: Iterable[str]) -> Iterator[_Fact]:
     yield _Fact("store's ceilings", Weight.TOLD, _ceilings(run))
 
 
-def _surroundings(run: Run) -> Iterator[_Fact]:
+def _surroundings(run: Run, links: Iterable[str]) -> Iterator[_Fact]:
     # The link's name says nothing that its settings don't, and each case's digest holds it anyway.
-    link = _parts(run.link, ("delay_ms", "copy_delay_ms", "stream_rate_bytes_per_s", "abort_percent"))
-    yield _Fact("link", Weight.REFUSES, {**link, "uploads limited": str(run.upload_rate_limited)})
+    settings = ("delay_ms", "copy_delay_ms", "stream_rate_bytes_per_s", "abort_percent")
+    limited = {"uploads limited": str(run.upload_rate_limited)}
+    yield _Fact("link", Weight.REFUSES, {**_parts(run.link, settings), **limited})
+    # A run may have more links; only one that both have must be the same in both.
+    more = {each.name: each for each in run.more_links}
+    for name in links:
+        yield _Fact(f"link {name}", Weight.REFUSES, _parts(more[name], settings))
     yield _Fact("TLS", Weight.REFUSES, {"": "on" if run.tls else "off"})
     yield _Fact("kind of host", Weight.REFUSES, _parts(run.host, ("system", "machine", "cpu_model", "cpu_count")))
     yield _Fact("store", Weight.REFUSES, _parts(run.store, ("kind", "endpoint", "region")))

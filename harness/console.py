@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.model import Failed, Measured, Record, Unsupported
+from harness.model import Failed, Measured, Observed, Record, Unsupported
 
 LOG_PERIOD_S = 10.0
 """Least time between two progress lines where there is no terminal; failures are told at once."""
@@ -67,6 +67,8 @@ def _result(record: Record) -> str:
     match record.outcome:
         case Measured(measurement=measurement):
             return f"{measurement.wall_ns / 1e6:,.1f} ms"
+        case Observed(answer=answer):
+            return answer
         case Unsupported():
             return "unsupported"
         case Failed(kind=kind):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.lab.dataset import COPIES, MOVES_NOTHING, READS, TO_STORE
+from harness.lab.dataset import COPIES
 from harness.model import Case, Trial
+from harness.operations import OPERATIONS, Leaves, Source
 
 # Amazon S3 Standard, us-east-1, list prices of November 2026 in dollars for one request.
 WRITE_REQUEST_USD = 0.005 / 1000
@@ -31,17 +32,18 @@ def estimate(trials: Sequence[Trial]) -> Estimate:
     """Estimate, rather too high than too low, what `trials` cost in requests and bytes."""
     writes = reads = moved = 0
     for trial in trials:
-        case, requests = trial.case, _requests(trial.case)
-        if case.operation in TO_STORE:
+        case, requests, operation = trial.case, _requests(trial.case), OPERATIONS[trial.case.operation]
+        if operation.leaves is Leaves.OBJECTS:
             # Written once and read back whole by the harness; a copy moves no bytes to the client.
             writes, reads = writes + requests, reads + case.objects.count + 2
-            moved += case.objects.total_bytes * (1 if case.operation.startswith("copy") else 2)
-        elif case.operation == "rm":
+            moved += case.objects.total_bytes * (1 if operation.copies else 2)
+        elif operation.source is Source.OWN_OBJECTS:
             writes, reads = writes + case.objects.count + requests, reads + 2
         else:
             reads += requests + 2
-            moved += 0 if case.operation in MOVES_NOTHING else case.objects.total_bytes
-    for case in {trial.case.objects: trial.case for trial in trials if trial.case.operation in READS | {"rm"}}.values():
+            moved += case.objects.total_bytes if operation.moves else 0
+    read = (trial.case for trial in trials if OPERATIONS[trial.case.operation].reads)
+    for case in {case.objects: case for case in read}.values():
         writes += COPIES * _requests(case)
         moved += COPIES * case.objects.total_bytes
     return Estimate(writes, reads, moved)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from harness import __version__, plan
 from harness.errors import ResumeRefusedError
 from harness.lab import environments, host
-from harness.lab import link as links
 from harness.lab.environments import InstalledClient
+from harness.lab.link import limits_uploads
 from harness.model import (
     SCHEMA_VERSION,
     Ceilings,
@@ -42,7 +42,7 @@ def make(
     filters: Filters,
     clients: Mapping[str, InstalledClient],
     store: StoreInfo,
-    link: Link,
+    links: Sequence[Link],
     ceilings: Ceilings | None,
     fitness: tuple[Finding, ...],
     decision: Decision | None,
@@ -64,9 +64,10 @@ def make(
         seed=seed,
         filters=filters,
         tls=tls,
-        link=link,
+        link=links[0],
+        more_links=tuple(links[1:]),
         ceiling_bytes_per_s=ceilings.download_bytes_per_s if ceilings else None,
-        upload_rate_limited=link.stream_rate_bytes_per_s is not None and links.limits_uploads(),
+        upload_rate_limited=links[0].stream_rate_bytes_per_s is not None and limits_uploads(),
         store=store,
         host=host.inspect(),
         clients=tuple(client.info for client in clients.values()),

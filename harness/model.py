@@ -64,16 +64,26 @@ class Link(Noun, frozen=True):
     """Of the requests, at random, are answered 503 SlowDown in place of reaching the store."""
 
 
-class Settings(Noun, frozen=True):
+class Settings(Noun, frozen=True, omit_defaults=True):
     """What every client is told, in words of its own."""
 
     concurrency: int
     """Workers of one object's transfer, and objects in flight of a batch."""
     block_bytes: int | None
     """Part and range size; None leaves the client's own default."""
+    pool_size: int | None = None
+    """Connections; None is as many as the concurrency, or the SDKs' default where that is more."""
+    retry_mode: str | None = None
+    """`legacy`, `standard` or `adaptive`; None is the same for every client and case: see `harness.run`."""
+    retry_attempts: int | None = None
+    """In total, the first included; None as for the mode."""
+    timeout_s: int | None = None
+    """To connect, and to wait for the next bytes; None leaves the client's own default."""
+    watch_loop: bool = False
+    """A ticker on the client's event loop measures its lag; it takes some CPU, so it isn't on everywhere."""
 
 
-class Case(Noun, frozen=True):
+class Case(Noun, frozen=True, omit_defaults=True):
     """One thing to measure. Two runs may be compared on a case only when its digest agrees."""
 
     scenario: str
@@ -81,6 +91,8 @@ class Case(Noun, frozen=True):
     objects: Objects
     settings: Settings
     link: str
+    blocks: int | None = None
+    """Measured in so many blocks and never warmed up, where each is dear; None is as many as the profile says."""
 
     @property
     def key(self) -> str:
@@ -88,11 +100,22 @@ class Case(Noun, frozen=True):
         size = _compact_bytes(self.objects.size_bytes)
         shape = size if self.objects.count == 1 else f"{self.objects.count}x{size}"
         block = "default" if self.settings.block_bytes is None else _compact_bytes(self.settings.block_bytes)
-        return f"{self.scenario}/{shape}/c{self.settings.concurrency}/b{block}"
+        return "/".join((self.scenario, shape, f"c{self.settings.concurrency}", f"b{block}", *_extras(self.settings)))
 
     @property
     def digest(self) -> str:
         return digest_of(self)
+
+
+def _extras(settings: Settings) -> list[str]:
+    """Return the parts of a key that only some cases have."""
+    named = (
+        ("p", settings.pool_size),
+        ("", settings.retry_mode),
+        ("a", settings.retry_attempts),
+        ("t", settings.timeout_s),
+    )
+    return [f"{letter}{value}" for letter, value in named if value is not None]
 
 
 def _compact_bytes(byte_count: int) -> str:
@@ -109,6 +132,8 @@ class Scenario(Noun, frozen=True):
     title: str
     operation: str
     cases: tuple[Case, ...]
+    clients: tuple[str, ...] = ()
+    """Alone these take part; empty for all of the suite."""
 
 
 class Profile(Noun, frozen=True):
@@ -134,6 +159,11 @@ class Suite(Noun, frozen=True):
     @property
     def cases(self) -> tuple[Case, ...]:
         return tuple(case for scenario in self.scenarios for case in scenario.cases)
+
+    def clients_of(self, case: Case) -> tuple[str, ...]:
+        """Return the labels that take part in a case, in the suite's order."""
+        alone = next(each.clients for each in self.scenarios if case in each.cases)
+        return tuple(label for label in self.clients if not alone or client_name(label) in alone)
 
 
 class Phase(StrEnum):
@@ -185,7 +215,17 @@ class Requests(Noun, frozen=True):
         return sum(self.by_method_and_status.values())
 
 
-class Measurement(Noun, frozen=True):
+class LoopLag(Noun, frozen=True):
+    """How late a ticker on the client's event loop woke up in the window: who blocks the loop, and for how long."""
+
+    tick_count: int
+    period_us: int
+    """What the ticker sleeps between two ticks; what it slept beyond that is the lag."""
+    p99_us: int
+    max_us: int
+
+
+class Measurement(Noun, frozen=True, omit_defaults=True):
     """Raw figures of one timed window. What could not be measured is None, never 0."""
 
     wall_ns: int
@@ -203,6 +243,8 @@ class Measurement(Noun, frozen=True):
     """CPU that the harness's own process used while the window was open."""
     requests: Requests | None
     """None where no link stands between client and store."""
+    loop_lag: LoopLag | None = None
+    """None for a client without an event loop within reach, and where the case doesn't ask."""
 
     @property
     def cpu_ns(self) -> int:
@@ -238,7 +280,54 @@ class Unsupported(Noun, frozen=True, tag="unsupported"):
     reason: str
 
 
-Outcome: TypeAlias = Measured | Failed | Unsupported
+class Observed(Noun, frozen=True, tag="observed", omit_defaults=True):
+    """The answer to a question that isn't how fast: what a client did, with what shows it."""
+
+    answer: str
+    """In a few words, from a short list of the operation's, e.g. `mixed`; equal answers are counted together."""
+    good: bool | None
+    """Whether a user can live with it; None for a fact that is neither good nor bad."""
+    evidence: str
+    """One line: what was seen."""
+    facts: dict[str, int | float | str | None] = {}
+    """The same for machines, units last."""
+    measurement: Measurement | None = None
+    """Of the window, where the operation came to an end in it."""
+    applied: dict[str, int | str | None] = {}
+
+
+Outcome: TypeAlias = Measured | Observed | Failed | Unsupported
+
+
+class SentRequest(Noun, frozen=True, array_like=True):
+    """One request of a trace. Times in microseconds from the opening of the window."""
+
+    start_us: int
+    first_byte_us: int | None
+    """Of the answer, as it left the link."""
+    end_us: int
+    method: str
+    what: str
+    """Of the request, e.g. `object`, `part`, `list`, `uploads`, as its query says; never a key."""
+    status: int
+    """0 where the client gave up before an answer."""
+    connection: int
+    """Numbered from 0 in the order of first use."""
+    received_bytes: int
+    sent_bytes: int
+    range: str
+    """As the client asked for it; empty where it asked for none."""
+
+
+class Trace(Noun, frozen=True):
+    """What one trial sent, request by request, as the link saw it."""
+
+    schema: int
+    sequence: int
+    """Of the trial."""
+    wall_us: int | None
+    """Length of the window; None where it never closed."""
+    requests: tuple[SentRequest, ...]
 
 
 class Conditions(Noun, frozen=True):
@@ -384,7 +473,7 @@ class Filters(Noun, frozen=True):
     """Other versions of clients beside the locked ones, as `--with` names them."""
 
 
-class Expectation(Noun, frozen=True):
+class Expectation(Noun, frozen=True, omit_defaults=True):
     """What somebody expects of two clients: a ratio of one metric, held against a threshold."""
 
     name: str
@@ -400,6 +489,8 @@ class Expectation(Noun, frozen=True):
     """A ratio, or for `same-within` the margin: 0.1 is from 1/1.1 to 1.1."""
     published: str
     """What others saw, in words, to stand beside ours."""
+    against: str = ""
+    """Pattern of the case that the denominator is measured on; empty for the same case as the numerator."""
 
 
 class Criterion(Noun, frozen=True):
@@ -464,6 +555,12 @@ class Run(Noun, frozen=True):
     """What `bench doctor` said of the host right before the run."""
     decision: Decision | None = None
     """Declared before the first trial: once its blocks are measured, the cases that it leaves undecided get as many again."""
+    more_links: tuple[Link, ...] = ()
+    """Beside `link`, those that cases name."""
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        return (self.link, *self.more_links)
 
 
 class RunSet(Noun, frozen=True):
@@ -471,3 +568,5 @@ class RunSet(Noun, frozen=True):
 
     run: Run
     records: tuple[Record, ...]
+    traces: dict[int, Trace] = {}
+    """By sequence of the trial; of some trials only, and of none in runs before there were any."""

@@ -10,10 +10,12 @@ import msgspec
 
 from harness.errors import BenchError, UnknownNameError
 from harness.model import CONTROL, Case, Filters, Phase, Scenario, Suite, Trial, client_name, digest_of
+from harness.operations import OPERATIONS, Kind
 
 T = TypeVar("T")
 
 NO_CONTROL = "none"
+FINDING_LIMIT_S = 300.0
 
 _MIB = 1 << 20
 
@@ -72,7 +74,12 @@ def digest(planned: Sequence[Trial]) -> str:
 
 
 def time_limit_s(case: Case) -> float:
-    """Return how long a trial may take before it counts as hung: a minute, plus the time of a very slow client."""
+    """Return how long a trial may take before it counts as hung: a minute, plus the time of a very slow client.
+
+    A question that isn't of speed may take as long as a client's longest patience.
+    """
+    if OPERATIONS[case.operation].kind is Kind.FINDING:
+        return FINDING_LIMIT_S
     return 60 + case.objects.total_bytes / _MIB + 0.5 * case.objects.count
 
 
@@ -101,18 +108,22 @@ def _with_control(suite: Suite, wanted: str | None) -> Suite:
 
 
 def _places(suite: Suite, seed: int) -> Iterator[tuple[int, Phase, Case, int, str]]:
-    for block in range(suite.profile.warmup_blocks + suite.profile.measured_blocks):
-        phase = Phase.WARMUP if block < suite.profile.warmup_blocks else Phase.MEASURED
+    warmup_blocks = suite.profile.warmup_blocks
+    for block in range(warmup_blocks + suite.profile.measured_blocks):
+        phase = Phase.WARMUP if block < warmup_blocks else Phase.MEASURED
         for case in _shuffled(suite.cases, f"{seed}/{block}", lambda case: case.key):
-            for position, client in enumerate(
-                _clients_of(suite.clients, seed, case, block - suite.profile.warmup_blocks)
-            ):
+            if case.blocks is not None and not 0 <= block - warmup_blocks < case.blocks:
+                continue
+            clients = suite.clients_of(case)
+            for position, client in enumerate(_clients_of(clients, seed, case, block - warmup_blocks)):
                 yield block, phase, case, position, client
 
 
 def _clients_of(clients: Sequence[str], seed: int, case: Case, block: int) -> list[str]:
     """Return the order in a block; measured blocks count from 0, so that their pairs are whole."""
     order = _shuffled(clients, f"{seed}/{case.key}", str)
+    if not order:
+        return []
     start = block // 2 % len(order)
     rotated = order[start:] + order[:start]
     return rotated[::-1] if block % 2 else rotated
@@ -179,8 +190,9 @@ def _with_link(suite: Suite, link: str) -> Suite:
     there_is = tuple(each.name for each in suite.links)
     if link not in there_is:
         raise UnknownNameError("link", link, there_is)
+    # Cases that differed in their link alone are one now.
     scenarios = tuple(
-        _with_cases(scenario, tuple(msgspec.structs.replace(case, link=link) for case in scenario.cases))
+        _with_cases(scenario, tuple(dict.fromkeys(msgspec.structs.replace(case, link=link) for case in scenario.cases)))
         for scenario in suite.scenarios
     )
     return msgspec.structs.replace(suite, scenarios=scenarios, default_link=link)

@@ -14,13 +14,15 @@ from typing import Self, TypeVar
 import msgspec
 
 from harness.errors import BenchError, DiskFullError, InvalidFileError, UnknownNameError
-from harness.model import SCHEMA_VERSION, Record, Run, RunSet
+from harness.model import SCHEMA_VERSION, Record, Run, RunSet, Trace
 
 RUN_FILE = "run.json"
 RECORDS_FILE = "records.jsonl"
+TRACES_FILE = "traces.jsonl"
+"""Made with the first trace; a run without a link has none."""
 LATEST = "latest"
 
-_Noun = TypeVar("_Noun", Run, Record)
+_Noun = TypeVar("_Noun", Run, Record, Trace)
 
 
 class _Versioned(msgspec.Struct):
@@ -40,22 +42,35 @@ class RecordWriter:
         self.run = run
         self._descriptor = os.open(folder / RECORDS_FILE, os.O_WRONLY | os.O_APPEND)
 
+        self._traces = -1
+
     def append(self, record: Record) -> None:
         assert record.run == self.run.id
-        end = os.fstat(self._descriptor).st_size
+        self._append(self._descriptor, msgspec.json.encode(record) + b"\n", sync=True)
+
+    def append_trace(self, trace: Trace) -> None:
+        """Append the trace of a trial whose record comes next. Should that not come, the trial's next trace counts."""
+        if self._traces < 0:
+            self._traces = os.open(self.folder / TRACES_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._append(self._traces, msgspec.json.encode(trace) + b"\n")
+
+    def _append(self, descriptor: int, line: bytes, *, sync: bool = False) -> None:
+        end = os.fstat(descriptor).st_size
         try:
-            _write_all(self._descriptor, msgspec.json.encode(record) + b"\n")
-            os.fsync(self._descriptor)
+            _write_all(descriptor, line)
+            if sync:
+                os.fsync(descriptor)
         except OSError as error:
             # Half a line followed by whole ones would be a corrupt file; a missing line is only a trial to repeat.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, end)
+                os.ftruncate(descriptor, end)
             raise _refused(error, self.folder) from error
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._descriptor, self._traces):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._traces = -1
 
     def __enter__(self) -> Self:
         return self
@@ -89,9 +104,10 @@ def create(results: Path, run: Run) -> RecordWriter:
 def reopen(folder: Path) -> RecordWriter:
     """Open a run to go on with it. Half a last line, as kill -9 leaves it, is cut off: its trial was never recorded."""
     run = read(folder).run
-    path = folder / RECORDS_FILE
-    whole = path.read_bytes().rfind(b"\n") + 1
-    os.truncate(path, whole)
+    for path in (folder / RECORDS_FILE, folder / TRACES_FILE):
+        if path.exists():
+            whole = path.read_bytes().rfind(b"\n") + 1
+            os.truncate(path, whole)
     return RecordWriter(folder, run)
 
 
@@ -132,7 +148,7 @@ def _refused(error: OSError, folder: Path, *, begun: bool = True) -> BenchError:
 def read(folder: Path) -> RunSet:
     """Read a run and all its records, strictly. Half a last line is no record yet and is passed over."""
     run = read_run(folder)
-    return RunSet(run=run, records=tuple(_records(folder / RECORDS_FILE, run)))
+    return RunSet(run, tuple(_records(folder / RECORDS_FILE, run)), _read_traces(folder / TRACES_FILE))
 
 
 def read_run(folder: Path) -> Run:
@@ -157,6 +173,15 @@ def _records(path: Path, run: Run) -> Iterator[Record]:
             raise InvalidFileError(path, place, f"{trial.client} on {trial.case.key} is not part of this run")
         line_of[trial.sequence] = number
         yield record
+
+
+def _read_traces(path: Path) -> dict[int, Trace]:
+    """Return traces by sequence; of two of one trial the later, for its record came after it."""
+    if not path.exists():
+        return {}
+    lines = enumerate(_content(path).split(b"\n")[:-1], start=1)
+    found = (_decode(line, Trace, path, f"line {number}") for number, line in lines)
+    return {trace.sequence: trace for trace in found}
 
 
 def _content(path: Path) -> bytes:

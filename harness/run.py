@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import plan
+from harness import findings, plan
 from harness.errors import StoreError, StoreLostError
 from harness.lab import link as links
 from harness.lab.bucket import StoreRefused
 from harness.lab.conditions import Watch
-from harness.lab.dataset import MOVES_NOTHING, TO_STORE, Dataset, Task
+from harness.lab.dataset import Dataset, Task
 from harness.lab.environments import InstalledClient
 from harness.lab.lab import Lab
-from harness.lab.link import LinkServer
+from harness.lab.link import Entry, LinkServer
 from harness.lab.process import Answer, Order, Program, TrialProcess, redact
 from harness.model import (
     SCHEMA_VERSION,
@@ -34,9 +35,11 @@ from harness.model import (
     Requests,
     Settings,
     Suite,
+    Trace,
     Trial,
     Unsupported,
 )
+from harness.operations import OPERATIONS, Kind
 
 RETRY_MODE = "standard"
 RETRY_ATTEMPTS = 3
@@ -72,10 +75,14 @@ class Bench:
     run_id: str
     lab: Lab
     server: LinkServer | None
-    link: Link
+    """With a listener for each link that a case names."""
     dataset: Dataset
     clients: Mapping[str, InstalledClient]
     limit_s: Callable[[Case], float] = plan.time_limit_s
+    keep_trace: Callable[[Trace], None] | None = None
+    """Called before the trial's record is yielded."""
+    traced_before_block: int = 0
+    """Measured trials of blocks from this on leave no trace; whatever else came of one always does."""
 
 
 def execute(bench: Bench, trials: Iterable[Trial]) -> Iterator[Record]:
@@ -86,13 +93,17 @@ def execute(bench: Bench, trials: Iterable[Trial]) -> Iterator[Record]:
             if garbage_bytes > GARBAGE_LIMIT_BYTES:
                 bench.lab.reclaim()
                 garbage_bytes = 0
-            garbage_bytes += trial.case.objects.total_bytes if trial.case.operation in TO_STORE | {"rm"} else 0
+            garbage_bytes += _garbage_bytes(trial.case)
             started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             watch = Watch(bench.lab.servants(bench.server))
             outcome = _outcome(bench, starter, trial, following, watch)
             yield _record(bench, trial, started_at, outcome, watch)
     finally:
         starter.close()
+
+
+def _garbage_bytes(case: Case) -> int:
+    return case.objects.total_bytes if OPERATIONS[case.operation].touches_store else 0
 
 
 def _with_next(trials: Iterable[Trial]) -> Iterator[tuple[Trial, Trial | None]]:
@@ -178,15 +189,46 @@ def _outcome(bench: Bench, starter: _Starter, trial: Trial, following: Trial | N
 def _run(
     bench: Bench, process: TrialProcess, trial: Trial, task: Task, watch: Watch, window_closed: Callable[[], None]
 ) -> Outcome:
+    opened_at_us = 0
+
     def window_opens() -> None:
+        nonlocal opened_at_us
         # What the client sent until now was its construction and warm-up; from here on it is the operation's.
-        if bench.server is not None:
-            bench.server.entries_since_mark(bench.link.name)
+        _entries(bench, trial)
         watch.opens()
+        opened_at_us = time.time_ns() // 1000
 
     order = Order(order_content(bench, trial, task), bench.limit_s(trial.case))
     answer = process.run(order, window_opens, window_closed)
-    requests = None if bench.server is None else links.summarise(bench.server.entries_since_mark(bench.link.name))
+    entries = _entries(bench, trial)
+    outcome = _judge(bench, process, trial, task, watch, answer, None if entries is None else links.summarise(entries))
+    if bench.keep_trace and entries is not None and opened_at_us and _is_traced(bench, trial, outcome):
+        wall_us = None if isinstance(answer, Failed) else answer.window.wall_ns // 1000
+        bench.keep_trace(links.trace(entries, trial.sequence, opened_at_us, wall_us))
+    return outcome
+
+
+def _entries(bench: Bench, trial: Trial) -> list[Entry] | None:
+    """Return what passed the link since the last call; None where there is no link."""
+    return None if bench.server is None else bench.server.entries_since_mark(trial.case.link)
+
+
+def _is_traced(bench: Bench, trial: Trial, outcome: Outcome) -> bool:
+    usual = trial.phase is Phase.MEASURED and trial.block < bench.traced_before_block
+    return usual or not isinstance(outcome, Measured)
+
+
+def _judge(
+    bench: Bench,
+    process: TrialProcess,
+    trial: Trial,
+    task: Task,
+    watch: Watch,
+    answer: Answer | Failed,
+    requests: Requests | None,
+) -> Outcome:
+    """Say what came of a trial."""
+    judge = findings.JUDGES.get(trial.case.operation)
     if isinstance(answer, Failed):
         bench.lab.check(bench.server)
         return answer
@@ -195,24 +237,35 @@ def _run(
     if ignored:
         return Failed(FailureKind.SETTINGS, ignored, "")
     is_null = bench.clients[trial.client].info.role == "null"
+    measurement = _measurement(trial.case, answer, requests, is_null)
+    if judge is not None:
+        facts = _redacted(answer.result.facts or {}, bench.lab.secrets)
+        return judge(findings.Seen(trial, facts, measurement, answer.applied))
     if not is_null and (failed := bench.dataset.verify(trial, task, answer)):
         return failed
-    return Measured(_measurement(trial.case, answer, requests, is_null), answer.applied, process.exit_code())
+    return Measured(measurement, answer.applied, process.exit_code())
+
+
+def _redacted(facts: findings.Facts, secrets: Sequence[str]) -> findings.Facts:
+    return {
+        redact(name, secrets): redact(value, secrets) if isinstance(value, str) else value
+        for name, value in facts.items()
+    }
 
 
 def order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
     """Return what a worker reads from its standard input."""
-    settings, info = trial.case.settings, bench.lab.info
+    case, info = trial.case, bench.lab.info
+    settings, operation = case.settings, OPERATIONS[case.operation]
     target_url = None if info.endpoint == "Amazon S3" else info.endpoint
     connection = {
-        "endpoint_url": target_url if bench.server is None else bench.server.endpoint_url(bench.link.name),
+        "endpoint_url": target_url if bench.server is None else bench.server.endpoint_url(case.link),
         "region": info.region,
         "bucket": info.bucket,
         "concurrency": settings.concurrency,
         "block_bytes": settings.block_bytes,
-        "pool_size": pool_size(settings),
-        "retry_mode": RETRY_MODE,
-        "retry_attempts": RETRY_ATTEMPTS,
+        **_connection_settings(settings),
+        "timeout_s": settings.timeout_s,
     }
     job = {
         "bucket": info.bucket,
@@ -221,12 +274,15 @@ def order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
         "paths": [str(path) for path in task.paths],
         "payloads": [],
         "prefix": task.source.prefix,
-        "object_bytes": trial.case.objects.size_bytes,
+        "object_bytes": case.objects.size_bytes,
         "concurrency": settings.concurrency,
         "block_bytes": settings.block_bytes,
     }
     return {
-        "operation": trial.case.operation,
+        "operation": case.operation,
+        "answers": operation.kind is Kind.FINDING,
+        "leaves": operation.leaves,
+        "watch_loop": settings.watch_loop,
         "connection": connection,
         "job": job,
         "warm_up_key": bench.dataset.warm_up_key,
@@ -234,8 +290,13 @@ def order_content(bench: Bench, trial: Trial, task: Task) -> dict[str, Any]:
     }
 
 
-def pool_size(settings: Settings) -> int:
-    return max(SMALLEST_POOL, settings.concurrency)
+def _connection_settings(settings: Settings) -> dict[str, int | str]:
+    """Return what every client is told of its connections, and reads back afterwards."""
+    return {
+        "pool_size": settings.pool_size or max(SMALLEST_POOL, settings.concurrency),
+        "retry_mode": settings.retry_mode or RETRY_MODE,
+        "retry_attempts": settings.retry_attempts or RETRY_ATTEMPTS,
+    }
 
 
 def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> str:
@@ -243,9 +304,8 @@ def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> st
     asked = {
         "concurrency": case.settings.concurrency,
         "block_bytes": case.settings.block_bytes,
-        "pool_size": pool_size(case.settings),
-        "retry_mode": RETRY_MODE,
-        "retry_attempts": RETRY_ATTEMPTS,
+        **_connection_settings(case.settings),
+        "timeout_s": case.settings.timeout_s,
     }
     wrong = [
         f"{name} is {applied[name]}, not {value}"
@@ -256,7 +316,7 @@ def _ignored_settings(case: Case, applied: Mapping[str, int | str | None]) -> st
 
 
 def _measurement(case: Case, answer: Answer, requests: Requests | None, is_null: bool) -> Measurement:
-    moves = case.operation not in MOVES_NOTHING and not is_null
+    moves = OPERATIONS[case.operation].moves and not is_null
     return Measurement(
         wall_ns=answer.window.wall_ns,
         cpu_user_ns=answer.window.cpu_user_ns,
@@ -269,6 +329,7 @@ def _measurement(case: Case, answer: Answer, requests: Requests | None, is_null:
         threads_peak=answer.threads_peak,
         harness_cpu_ns=answer.harness_cpu_ns,
         requests=requests,
+        loop_lag=answer.window.loop_lag,
     )
 
 
@@ -283,14 +344,15 @@ def measure_ceilings(lab: Lab, floor: InstalledClient, seed: int) -> Ceilings:
     cases = list(dict.fromkeys(case for cases in CALIBRATION.values() for case in cases))
     with lab.dataset("ceiling", seed) as dataset, lab.link(direct) as server:
         dataset.prepare(cases, lambda _: None)
-        bench = Bench("ceiling", lab, server, direct, dataset, {floor.info.name: floor})
+        bench = Bench("ceiling", lab, server, dataset, {floor.info.name: floor})
         trials = [
             Trial(sequence, block, 0, Phase.WARMUP, floor.info.name, case)
             for sequence, (block, case) in enumerate(itertools.product(range(CALIBRATION_TRIALS), cases))
         ]
         for record in execute(bench, trials):
             if not isinstance(record.outcome, Measured):
-                raise StoreError(f"the store's ceiling can't be measured: {record.outcome.reason}")
+                why = getattr(record.outcome, "reason", "")
+                raise StoreError(f"the store's ceiling can't be measured: {why}")
             case, wall_ns = record.trial.case, record.outcome.measurement.wall_ns
             amount = case.objects.total_bytes if case.objects.count == 1 else case.objects.count
             for name in (name for name, of_name in CALIBRATION.items() if case in of_name):
@@ -306,7 +368,7 @@ def measure_known(lab: Lab, suite: Suite, seed: int, clients: Mapping[str, Insta
     bytearray(b"x") * PAST_PEAK_BYTES
     with lab.dataset("known", seed) as dataset, lab.link(link) as server:
         dataset.prepare(suite.cases, lambda _: None)
-        yield from execute(Bench("selftest", lab, server, link, dataset, clients), trials)
+        yield from execute(Bench("selftest", lab, server, dataset, clients), trials)
 
 
 def scaled_rate(ceilings: Ceilings) -> int:

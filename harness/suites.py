@@ -5,49 +5,26 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import BenchError, UnknownNameError
 from harness.model import Case, Link, Objects, Profile, Scenario, Settings, Suite
+from harness.operations import OPERATIONS, Kind
 from harness.toml import Table, as_name, as_positive, as_text, open_toml
 
 T = TypeVar("T")
 
 
-class Kind(StrEnum):
-    ONE = "one"
-    MANY = "many"
-    KNOWN = "known"
-    """Of the known client: its objects say how much of a thing it does."""
-
-
-OPERATIONS = {
-    "read": Kind.ONE,
-    "write": Kind.ONE,
-    "copy": Kind.ONE,
-    "put_file": Kind.ONE,
-    "get_file": Kind.ONE,
-    "cat": Kind.MANY,
-    "pipe": Kind.MANY,
-    "put": Kind.MANY,
-    "get": Kind.MANY,
-    "copy_many": Kind.MANY,
-    "rm": Kind.MANY,
-    "find": Kind.MANY,
-    "info": Kind.MANY,
-    "allocate": Kind.KNOWN,
-    "hold_threads": Kind.KNOWN,
-    "burn_cpu": Kind.KNOWN,
-    "pause": Kind.KNOWN,
-}
-"""Every operation that a scenario may name. An adapter need not offer them all."""
-
-_SETTINGS = ("objects", "concurrency", "block")
+_SWEPT = ("objects", "concurrency", "block", "pool", "retry_mode", "retry_attempts", "timeout_s")
+"""Lists; a scenario measures every combination of them."""
+_SETTINGS = (*_SWEPT, "watch_loop", "link", "clients")
+RETRY_MODES = ("legacy", "standard", "adaptive")
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SIZE = re.compile(r"([0-9]+)\s*(B|KiB|MiB|GiB)", re.IGNORECASE)
-_BATCH = re.compile(r"([0-9]+)\s*x\s*(.+)", re.IGNORECASE)
+_BATCH = re.compile(r"([0-9]+)( a worker)?\s*x\s*(.+)", re.IGNORECASE)
+_FEW_BLOCKS = re.compile(r"(.+?)\s+in\s+([0-9]+)\s+blocks?", re.IGNORECASE)
 
 
 def find(folder: Path, name: str) -> Path:
@@ -70,7 +47,8 @@ def load(path: Path, profile: str | None) -> Suite:
     clients = top.many("clients", as_name)
     default_link = top.choice("default_link", [link.name for link in links])
     default_profile = top.choice("default_profile", profiles)
-    scenarios = {name: _scenarios(top, name, tuple(profiles), default_link) for name in profiles}
+    offers = Offers(tuple(link.name for link in links), default_link, clients)
+    scenarios = {name: _scenarios(top, name, tuple(profiles), offers) for name in profiles}
     chosen = default_profile if profile is None else profile
     if chosen not in profiles:
         raise UnknownNameError("profile", chosen, tuple(profiles))
@@ -97,14 +75,30 @@ def parse_size(text: str) -> int:
     return byte_count
 
 
-def parse_objects(text: str) -> Objects:
-    """Return the objects of e.g. `64 MiB` or `200 x 1 MiB`."""
-    match = _BATCH.fullmatch(text.strip())
-    if match is None:
-        return Objects(count=1, size_bytes=parse_size(text))
-    if int(match[1]) == 0:
+@dataclass(frozen=True)
+class Shape:
+    """What a scenario says of its objects."""
+
+    objects: Objects
+    a_worker: bool = False
+    """The count is of one worker: a case has as many times more."""
+    blocks: int | None = None
+
+    def case_objects(self, concurrency: int) -> Objects:
+        factor = concurrency if self.a_worker else 1
+        return Objects(self.objects.count * factor, self.objects.size_bytes)
+
+
+def parse_shape(text: str) -> Shape:
+    """Return the shape of e.g. `64 MiB`, `200 x 1 MiB`, `8 a worker x 4 KiB` or `1 GiB in 2 blocks`."""
+    few = _FEW_BLOCKS.fullmatch(text.strip())
+    blocks = int(few[2]) if few else None
+    match = _BATCH.fullmatch(few[1] if few else text.strip())
+    if blocks == 0 or (match and int(match[1]) == 0):
         raise BenchError(f"{text!r}: a count must be above zero")
-    return Objects(count=int(match[1]), size_bytes=parse_size(match[2]))
+    if match is None:
+        return Shape(Objects(count=1, size_bytes=parse_size(few[1] if few else text)), blocks=blocks)
+    return Shape(Objects(count=int(match[1]), size_bytes=parse_size(match[3])), match[2] is not None, blocks)
 
 
 # --- the parts of a file ---------------------------------------------------------------------------------------------
@@ -153,7 +147,16 @@ def _link(name: str, table: Table) -> Link:
     )
 
 
-def _scenarios(top: Table, profile: str, profiles: tuple[str, ...], link: str) -> tuple[Scenario, ...]:
+@dataclass(frozen=True)
+class Offers:
+    """What the whole file offers to its scenarios."""
+
+    link_names: tuple[str, ...]
+    default_link: str
+    clients: tuple[str, ...]
+
+
+def _scenarios(top: Table, profile: str, profiles: tuple[str, ...], offers: Offers) -> tuple[Scenario, ...]:
     defaults = top.table("defaults", required=False)
     defaults.allow(*Kind)
     for kind in Kind:
@@ -161,21 +164,49 @@ def _scenarios(top: Table, profile: str, profiles: tuple[str, ...], link: str) -
     scenarios = top.tables("scenario")
     for table in scenarios.values():
         table.allow("title", "operation", *_SETTINGS, *profiles)
-    return tuple(_scenario(name, table, defaults, profile, link) for name, table in scenarios.items())
+    return tuple(_scenario(name, table, defaults, profile, offers) for name, table in scenarios.items())
 
 
-def _scenario(name: str, table: Table, defaults: Table, profile: str, link: str) -> Scenario:
+def _scenario(name: str, table: Table, defaults: Table, profile: str, offers: Offers) -> Scenario:
     operation = table.choice("operation", OPERATIONS, default=name)
-    kind = OPERATIONS[operation]
+    kind = OPERATIONS[operation].kind
     layers = [layer for each in (table, defaults.table(kind, required=False)) for layer in _layers(each, profile)]
-    objects = _first(layers, "objects").many("objects", _objects_of(kind))
-    concurrency = _first(layers, "concurrency").many("concurrency", as_positive)
-    blocks = _first(layers, "block").many("block", _block)
-    cases = tuple(
-        Case(name, operation, shape, Settings(workers, block), link)
-        for shape, workers, block in itertools.product(objects, concurrency, blocks)
+    link = _first(layers, "link").choice("link", offers.link_names, default=offers.default_link)
+    shapes = _first(layers, "objects").many("objects", _shape_of(kind))
+    swept = itertools.product(
+        shapes,
+        _first(layers, "concurrency").many("concurrency", as_positive),
+        _first(layers, "block").many("block", _block),
+        _optional(layers, "pool", as_positive),
+        _optional(layers, "retry_mode", _retry_mode),
+        _optional(layers, "retry_attempts", as_positive),
+        _optional(layers, "timeout_s", as_positive),
     )
-    return Scenario(name=name, title=table.text("title"), operation=operation, cases=cases)
+    watch_loop = _first(layers, "watch_loop").flag("watch_loop")
+    cases = tuple(
+        Case(
+            name,
+            operation,
+            shape.case_objects(workers),
+            Settings(workers, block, pool, mode, attempts, timeout_s, watch_loop),
+            link,
+            shape.blocks,
+        )
+        for shape, workers, block, pool, mode, attempts, timeout_s in swept
+    )
+    clients = _first(layers, "clients")
+    alone = clients.many("clients", as_name) if "clients" in clients.values else ()
+    for label in alone:
+        if label not in offers.clients:
+            raise clients.error(
+                "clients", f"{label!r} is no client of this suite", f"There is: {', '.join(offers.clients)}."
+            )
+    return Scenario(name=name, title=table.text("title"), operation=operation, cases=cases, clients=alone)
+
+
+def _optional(layers: list[Table], key: str, read: Callable[[object], T]) -> tuple[T | None, ...]:
+    found = _first(layers, key)
+    return found.many(key, read) if key in found.values else (None,)
 
 
 def _layers(table: Table, profile: str) -> tuple[Table, Table]:
@@ -208,11 +239,17 @@ def _block(value: object) -> int | None:
     return None if text == "default" else parse_size(text)
 
 
-def _objects_of(kind: Kind) -> Callable[[object], Objects]:
-    def read(value: object) -> Objects:
-        objects = parse_objects(as_text(value))
-        if kind is Kind.ONE and objects.count != 1:
+def _retry_mode(value: object) -> str:
+    if value not in RETRY_MODES:
+        raise BenchError(f"{value!r} is no retry mode", f"There is: {', '.join(RETRY_MODES)}.")
+    return str(value)
+
+
+def _shape_of(kind: Kind) -> Callable[[object], Shape]:
+    def read(value: object) -> Shape:
+        shape = parse_shape(as_text(value))
+        if kind is Kind.ONE and (shape.objects.count != 1 or shape.a_worker):
             raise BenchError(f"the operation handles one object, not {value!r}")
-        return objects
+        return shape
 
     return read

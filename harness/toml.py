@@ -95,6 +95,13 @@ class Table:
             return default
         return self.one(key, lambda value: as_whole(value, least, most))
 
+    def flag(self, key: str) -> bool:
+        """Return true or false; false where it is absent."""
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, not {value!r}")
+        return value
+
     def choice(self, key: str, known: Iterable[str], default: str | None = None) -> str:
         name = default if default is not None and key not in self.values else self.text(key)
         names = tuple(known)

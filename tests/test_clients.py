@@ -36,13 +36,11 @@ def records(lab: Lab, clients: dict[str, InstalledClient]) -> Iterator[list[Reco
     link = Link("direct")
     with lab.dataset("operations", 3) as dataset, lab.link(link) as server:
         dataset.prepare(suite.cases, lambda _: None)
-        yield list(execute(Bench("r", lab, server, link, dataset, clients), plan.trials(suite, 3)))
+        yield list(execute(Bench("r", lab, server, dataset, clients), plan.trials(suite, 3)))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(
-    "operation", [name for name, kind in suites.OPERATIONS.items() if kind is not suites.Kind.KNOWN]
-)
+@pytest.mark.parametrize("operation", [scenario.operation for scenario in suites.load(OPERATIONS, None).scenarios])
 def test_every_client_performs_every_operation_with_the_right_bytes(
     records: list[Record], client: str, operation: str
 ) -> None:
@@ -104,12 +102,14 @@ def test_each_environment_is_its_own(clients: dict[str, InstalledClient]) -> Non
 @pytest.fixture(scope="module")
 def shaped(lab: Lab, clients: dict[str, InstalledClient]) -> dict[tuple[str, str], Measurement]:
     """One trial of the cases whose shapes are known, over a link with S3's delay and a rate that two cores can bear."""
-    wanted = Filters(clients=CLIENTS[:3], scenarios=("read", "write", "get_file", "cat", "get", "put", "pipe"))
+    wanted = Filters(
+        clients=CLIENTS[:3], scenarios=("read", "write", "get_file", "cat", "get", "put", "pipe"), link="s3"
+    )
     suite = plan.narrow(suites.load(OPERATIONS, None), wanted)
     trials = [trial for trial in plan.trials(suite, 4) if trial.case.settings.block_bytes]
     with lab.dataset("shapes", 4) as dataset, lab.link(S3) as server:
         dataset.prepare(suite.cases, lambda _: None)
-        found = execute(Bench("r", lab, server, S3, dataset, clients), trials)
+        found = execute(Bench("r", lab, server, dataset, clients), trials)
         return {
             (record.trial.case.operation, record.trial.client): record.outcome.measurement
             for record in found

@@ -35,6 +35,7 @@ from harness.model import (
     Failed,
     FailureKind,
     Filters,
+    Link,
     Outcome,
     Phase,
     Profile,
@@ -548,6 +549,7 @@ def test_every_field_of_a_manifest_is_told_or_left_out_on_purpose() -> None:
             "filters",
             "tls",
             "link",
+            "more_links",
             "ceilings",
         ),
         *("ceiling_bytes_per_s", "upload_rate_limited", "store", "host", "clients", "cases", "rules", "fitness"),
@@ -555,6 +557,14 @@ def test_every_field_of_a_manifest_is_told_or_left_out_on_purpose() -> None:
     }
     of_any_run = {"id", "created_at", "command", "trial_count", "plan_digest"}
     assert told | of_any_run == set(Run.__struct_fields__)
+
+
+def test_a_further_link_that_both_runs_have_must_be_the_same_in_both() -> None:
+    slow, fast, other = Link("slow", delay_ms=100), Link("slow", delay_ms=20), Link("other")
+    then = make_run(more_links=(slow,))
+    told = {change.what for change in changes(then, make_run(more_links=(fast,)))}
+    assert told == {"link slow"}
+    assert not changes(then, make_run(more_links=(slow, other)))
 
 
 def test_the_heaviest_changes_come_first() -> None:

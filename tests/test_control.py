@@ -95,7 +95,7 @@ def with_ceilings(ceilings: Ceilings, requests: Requests | None = None) -> RunSe
             record,
             outcome=msgspec.structs.replace(
                 record.outcome,
-                measurement=msgspec.structs.replace(record.outcome.measurement, requests=requests),  # type: ignore[union-attr]
+                measurement=msgspec.structs.replace(record.outcome.measurement, requests=requests),  # type: ignore[union-attr, type-var]
             ),
         )
         for record in run_set.records

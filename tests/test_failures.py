@@ -23,7 +23,7 @@ def run(lab: Lab, misbehaving: dict[str, InstalledClient]) -> Iterator[Runner]:
     suite = suites.load(TINY, None)
     with lab.dataset("failures", 7) as dataset, lab.link(DIRECT) as server:
         dataset.prepare(suite.cases, lambda _: None)
-        bench = Bench("r", lab, server, DIRECT, dataset, misbehaving, limit_s=lambda _: 4)
+        bench = Bench("r", lab, server, dataset, misbehaving, limit_s=lambda _: 4)
 
         def run(scenario: str, *clients: str) -> list[Record]:
             filters = Filters(clients=clients, scenarios=(scenario,))

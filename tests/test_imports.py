@@ -26,9 +26,9 @@ LAYERS = (
     ("harness.decide",),
     ("harness.compare", "harness.control", "harness.decisions", "harness.validity"),
     ("harness.summary",),
-    ("harness.lab", "harness.conditions", "harness.records", "harness.plan", "harness.suites"),
+    ("harness.lab", "harness.conditions", "harness.findings", "harness.records", "harness.plan", "harness.suites"),
     ("harness.toml", "harness.output"),
-    ("harness.statistics", "harness.units", "harness.model", "harness.errors", "harness.paths"),
+    ("harness.statistics", "harness.units", "harness.model", "harness.operations", "harness.errors", "harness.paths"),
 )
 WITHIN_A_LAYER = {("harness.history", "harness.report")}
 """Rooms beside each other that may look in: an entry is a report's Markdown."""

@@ -9,7 +9,7 @@ import pytest
 
 from harness.lab.bucket import Bucket
 from harness.lab.lab import Lab
-from harness.lab.link import Entry, summarise
+from harness.lab.link import Entry, summarise, trace
 from harness.model import Link
 
 MIB = 1 << 20
@@ -76,6 +76,7 @@ def entry(start_us: int, took_us: int, connection: int = 1, **changes: object) -
         "method": "GET", "path": "/b/k", "status": 206, "received_bytes": 0, "sent_bytes": 100, "connection": connection,
         "range": "bytes=0-99", "flags": "-", "start_s": f"{start_us // 10**6}.{start_us % 10**6:06d}000",
         "duration_us": took_us, "duration_ms": took_us // 1000, "first_byte_us": took_us // 2,
+        "answer_us": took_us // 2,
     }  # fmt: skip
     return Entry(**(values | changes))  # type: ignore[arg-type]
 
@@ -103,3 +104,17 @@ def test_requests_are_counted_by_method_and_status_and_connection() -> None:
 def test_no_requests_are_none_and_not_an_error() -> None:
     requests = summarise([])
     assert (requests.total, requests.in_flight_peak, requests.first_byte) == (0, 0, None)
+
+
+def test_a_trace_counts_from_the_opening_of_the_window_and_names_no_key() -> None:
+    entries = [
+        entry(1_000_500, 900, connection=9, path="/b/secret-key?partNumber=2&uploadId=x", method="PUT", range=None),
+        entry(1_000_100, 400, connection=4),
+    ]
+    found = trace(entries, 7, 1_000_000, 2_000)
+    assert (found.sequence, found.wall_us) == (7, 2_000)
+    assert [(r.start_us, r.first_byte_us, r.end_us, r.what, r.connection) for r in found.requests] == [
+        (100, 300, 500, "object", 0),
+        (500, 950, 1400, "part", 1),
+    ]
+    assert "secret" not in repr(found)

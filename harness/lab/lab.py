@@ -74,12 +74,12 @@ class Lab:
                 dataset.remove()
 
     @contextlib.contextmanager
-    def link(self, wanted: Link) -> Iterator[LinkServer | None]:
-        """Lend a running link before the embedded store; nothing before any other."""
+    def link(self, *wanted: Link) -> Iterator[LinkServer | None]:
+        """Lend running links before the embedded store, in one process; nothing before any other store."""
         if self.embedded_store is None:
             yield None
             return
-        server = LinkServer(self.session, [wanted], self.embedded_store.port, tls=self.tls)
+        server = LinkServer(self.session, wanted, self.embedded_store.port, tls=self.tls)
         server.start()
         try:
             yield server

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,11 +25,13 @@ from harness.errors import StoreError, StoreLostError
 from harness.lab.embedded import program
 from harness.lab.ports import LOOPBACK, free_ports
 from harness.lab.session import Session, stop_process
-from harness.model import FirstByte, Link, Requests
+from harness.model import SCHEMA_VERSION, FirstByte, Link, Requests, SentRequest, Trace
 
 START_LIMIT_S = 30.0
 MARK_LIMIT_S = 10.0
 MARK_PATH = "/bench-mark/"
+WARM_UP = "warm-up"
+"""How the key ends that clients look up before their window."""
 SO_MAX_PACING_RATE = 47
 UNLIMITED = 2**31 - 1
 SLOW_DOWN = 503
@@ -55,6 +58,7 @@ _LOG_FORMAT = {
     "duration_us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_END:us)%",
     "duration_ms": "%DURATION%",
     "first_byte_us": "%COMMON_DURATION(DS_RX_END:DS_TX_BEG:us)%",
+    "answer_us": "%COMMON_DURATION(DS_RX_BEG:DS_TX_BEG:us)%",
 }
 
 
@@ -73,6 +77,9 @@ class Entry(msgspec.Struct, frozen=True):
     duration_us: int | None
     duration_ms: int
     first_byte_us: int | None
+    """From the end of the request."""
+    answer_us: int | None
+    """From the start of the request to the first byte of its answer."""
 
     @property
     def start_us(self) -> int:
@@ -237,6 +244,47 @@ def version() -> str:
     return f"Envoy {found[1]}" if found else "Envoy, version unknown"
 
 
+def trace(entries: Sequence[Entry], sequence: int, opened_at_us: int, wall_us: int | None) -> Trace:
+    """Return what was sent, with times from `opened_at_us`, a wall-clock time like the log's."""
+    ordered = sorted(entries, key=lambda entry: entry.start_us)
+    connections: dict[int, int] = {}
+    for entry in ordered:
+        connections.setdefault(entry.connection, len(connections))
+    requests = tuple(_sent(entry, connections[entry.connection], opened_at_us) for entry in ordered)
+    return Trace(SCHEMA_VERSION, sequence, wall_us, requests)
+
+
+def _sent(entry: Entry, connection: int, opened_at_us: int) -> SentRequest:
+    start_us = entry.start_us - opened_at_us
+    return SentRequest(
+        start_us=start_us,
+        first_byte_us=None if entry.answer_us is None else start_us + entry.answer_us,
+        end_us=entry.end_us - opened_at_us,
+        method=entry.method or "?",
+        what=_what(entry.path or ""),
+        status=entry.status,
+        connection=connection,
+        received_bytes=entry.received_bytes,
+        sent_bytes=entry.sent_bytes,
+        range=entry.range or "",
+    )
+
+
+def _what(path: str) -> str:
+    """Say what a request is about by its query: keys and signatures are nobody's business."""
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query, keep_blank_values=True)
+    for name, what in (
+        ("partNumber", "part"),
+        ("uploadId", "upload"),
+        ("uploads", "uploads"),
+        ("delete", "delete"),
+        ("list-type", "list"),
+    ):
+        if name in query:
+            return what
+    return "object"
+
+
 def summarise(entries: Sequence[Entry]) -> Requests:
     """Count what a client sent."""
     counts: dict[str, int] = {}
@@ -297,7 +345,15 @@ def _connection_manager(link: Link, access_log: Path) -> dict[str, Any]:
     }
     mark = {"match": {"prefix": MARK_PATH}, "direct_response": {"status": 200},
             "typed_per_filter_config": {"envoy.filters.http.fault": _fault(0, None)}}  # fmt: skip
-    routes = [mark, copies, {"match": {"prefix": "/"}, "route": store}]
+    # A client that is refused before its window opens answers nothing.
+    warm_up = {
+        "match": {"safe_regex": {"regex": f".*/{WARM_UP}"}},
+        "route": store,
+        "typed_per_filter_config": {
+            "envoy.filters.http.fault": _fault(link.delay_ms, link.stream_rate_bytes_per_s),
+        },
+    }
+    routes = [mark, *([warm_up] if aborts else []), copies, {"match": {"prefix": "/"}, "route": store}]
     return {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {

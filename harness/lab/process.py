@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from harness.lab.session import Session, stop_process
-from harness.model import Failed, FailureKind
+from harness.model import Failed, FailureKind, LoopLag
 from harness.paths import WORKER
 
 SAMPLE_PERIOD_S = 0.005
@@ -38,12 +38,14 @@ class Window(msgspec.Struct, frozen=True, tag="window", tag_field="event", forbi
     cpu_user_ns: int
     cpu_system_ns: int
     rss_peak_bytes: int | None
+    loop_lag: LoopLag | None = None
 
 
 class Result(msgspec.Struct, frozen=True, tag="result", tag_field="event", forbid_unknown_fields=True):
     digests: list[str | None] | None = None
     names: list[str] | None = None
     sizes: list[int] | None = None
+    facts: dict[str, int | float | str | None] | None = None
 
 
 class Raised(msgspec.Struct, frozen=True, tag="error", tag_field="event", forbid_unknown_fields=True):

@@ -9,8 +9,14 @@ An adapter is one file that defines CLIENTS, a mapping of names to classes with
     __init__(connection)       construct the client; see Connection
     applied()                  the settings as read back from the constructed client; None where it has no such setting
     warm_up(bucket, key)       one small request, so that credentials, TLS and service model are in place
-    <operation>(job)           the operation and nothing else; see Job
+    <operation>(job)           the operation and nothing else; see Job. One that answers a question returns its facts, a
+                               flat mapping; what it raises is an answer too
     close()
+
+and, where the client has an event loop within reach,
+
+    EVENT_LOOP = True
+    event_loop()               the loop, running or not
 """
 
 from __future__ import annotations
@@ -36,6 +42,8 @@ MESSAGE_LIMIT = 2000
 
 PIECE_BYTES = 1 << 20
 
+TICK_NS = 5_000_000
+
 
 class Connection(NamedTuple):
     """How to reach the store, and the settings that every client is told. Credentials come from the environment."""
@@ -48,6 +56,7 @@ class Connection(NamedTuple):
     pool_size: int  # connections; at least the concurrency, or the pool is what is measured
     retry_mode: str
     retry_attempts: int  # in total, the first included
+    timeout_s: int | None  # to connect, and to wait for the next bytes; None: the client's own default
 
 
 class Job(NamedTuple):
@@ -162,22 +171,71 @@ def values_of(result: Any) -> list[Any]:
     return values
 
 
-def evidence(operation: str, job: Job, result: Any) -> dict[str, Any]:
+def evidence(leaves: str, job: Job, result: Any) -> dict[str, Any]:
     """Return what the parent needs to check the result: it knows the truth, and this process does not."""
-    if result is None:
-        return {}
-    if operation == "cat" and isinstance(result, dict):
-        by_key = {str(name).removeprefix(job.bucket + "/"): value for name, value in result.items()}
-        values_of(by_key)
-        result = [by_key.get(key) for key in job.keys]
-    values = values_of(result)
-    if operation in ("read", "cat"):
+    if leaves == "bytes":
+        if isinstance(result, dict):
+            by_key = {str(name).removeprefix(job.bucket + "/"): value for name, value in result.items()}
+            values_of(by_key)
+            result = [by_key.get(key) for key in job.keys]
+        values = values_of(result)
         return {"digests": [None if value is None else hashlib.sha256(value).hexdigest() for value in values]}
-    if operation == "find":
+    values = [] if result is None else values_of(result)
+    if leaves == "names":
         return {"names": [str(value).removeprefix(job.bucket + "/") for value in values]}
-    if operation == "info":
+    if leaves == "sizes":
         return {"sizes": [int(value) for value in values]}
     return {}
+
+
+def answering(operation: Callable[[Job], Any]) -> Callable[[Job], Any]:
+    """Return an operation that never raises: what the client raised is part of the answer."""
+
+    def answer(job: Job) -> dict[str, Any]:
+        try:
+            return dict(operation(job) or {})
+        except Exception as error:
+            traceback.print_exception(error)
+            return {"raised": f"{type(error).__name__}: {str(error)[:MESSAGE_LIMIT]}"}
+
+    return answer
+
+
+class LoopWatch:
+    """A ticker on an event loop: how late it wakes up is how long something else kept the loop."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._lags_ns: list[int] = []
+        self._due_ns = 0
+        self._stopped = False
+
+    def start(self) -> None:
+        self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        if not self._stopped:
+            self._due_ns = time.perf_counter_ns() + TICK_NS
+            self._loop.call_later(TICK_NS / 1e9, self._tick)
+
+    def _tick(self) -> None:
+        if not self._stopped:
+            self._lags_ns.append(time.perf_counter_ns() - self._due_ns)
+            self._schedule()
+
+    def stop(self) -> dict[str, int] | None:
+        """Return count, period, 99th percentile (nearest rank) and maximum; None without a tick in the window."""
+        self._stopped = True
+        lags = sorted(self._lags_ns)
+        if not lags:
+            return None
+        p99 = lags[-(-99 * len(lags) // 100) - 1]
+        return {
+            "tick_count": len(lags),
+            "period_us": TICK_NS // 1000,
+            "p99_us": max(0, p99) // 1000,
+            "max_us": max(0, lags[-1]) // 1000,
+        }
 
 
 class Channel:
@@ -205,10 +263,14 @@ def run_trial(adapter_path: str, client_name: str, channel: Channel) -> None:
         order = json.loads(sys.stdin.readline() or "null")
         if order is None:
             return  # the parent is gone
-        connection, job, operation_name = Connection(**order["connection"]), Job(**order["job"]), order["operation"]
+        connection, job = Connection(**order["connection"]), Job(**order["job"])
         client = client_class(connection)
         client.warm_up(connection.bucket, order["warm_up_key"])
-        operation = getattr(client, operation_name)
+        operation = getattr(client, order["operation"])
+        if order["answers"]:
+            operation = answering(operation)
+        watches = order["watch_loop"] and getattr(client_class, "EVENT_LOOP", False)
+        watch = LoopWatch(client.event_loop()) if watches else None
         payloads = [Path(path).read_bytes() for path in order["payload_paths"]]
         job = job._replace(payloads=payloads)
         gc.collect()
@@ -218,10 +280,12 @@ def run_trial(adapter_path: str, client_name: str, channel: Channel) -> None:
         if sys.stdin.readline().strip() != "go":
             return  # the parent is gone
         phase = "window"
+        if watch is not None:
+            watch.start()
         result, figures = timed(operation, job)
-        channel.send("window", **figures)
+        channel.send("window", **figures, loop_lag=None if watch is None else watch.stop())
         phase = "check"
-        facts = evidence(operation_name, job, result)
+        facts = {"facts": result} if order["answers"] else evidence(order["leaves"], job, result)
         client.close()
         channel.send("result", **facts)
     except Exception as error:
