@@ -194,21 +194,30 @@ def compare_clients(run_set: RunSet, baseline: str | None = None, level: float |
 
 
 def compare_pair(
-    run_set: RunSet, case: Case, metric: str, numerator: str, denominator: str, level: float | None = None
+    run_set: RunSet,
+    case: Case,
+    metric: str,
+    numerator: str,
+    denominator: str,
+    level: float | None = None,
+    against: Case | None = None,
 ) -> Comparison | None:
     """Compare two clients of a run on one case and metric; None where either has no such figure and no failure either.
 
-    The p-value is adjusted for no other comparison: whoever makes several must adjust them together.
+    With `against` the denominator is measured on that other case: two ways to the same end, paired by block like two
+    clients, though not side by side in it. The p-value is adjusted for no other comparison: whoever makes several must adjust them together.
     Raises UnknownNameError for a metric that is not compared, and for a client or case that the run has not.
     """
     _check_known("metric", metric, [each.name for each in COMPARED])
     for client in (numerator, denominator):
         _check_known("client", client, [each.name for each in run_set.run.clients])
-    if case not in run_set.run.cases:
-        raise UnknownNameError("case", case.key, [each.key for each in run_set.run.cases])
+    other_case = against or case
+    for each in (case, other_case):
+        if each not in run_set.run.cases:
+            raise UnknownNameError("case", each.key, [known.key for known in run_set.run.cases])
     trials = _trials(run_set)
     chosen_level = level or level_of(run_set.run)
-    return _compare(METRIC[metric], trials[case, numerator], trials[case, denominator], chosen_level, paired=True)
+    return _compare(METRIC[metric], trials[case, numerator], trials[other_case, denominator], chosen_level, paired=True)
 
 
 def level_of(*runs: Run) -> float:

@@ -6,6 +6,7 @@ of a decision share one error by Holm, so that 5 % of decisions, not of lines, h
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ class Judgement:
     reason: str
     blocks_needed: int | None = None
     """For an inconclusive one: blocks in all that would settle it in four runs of five, if the truth is as seen."""
+    against: Case | None = None
+    """The denominator's, where it is another than `case`."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,9 @@ class Decided:
 
     @property
     def undecided_cases(self) -> tuple[Case, ...]:
-        """Return the cases that more blocks may settle."""
-        wanted = [
-            each.case for each in self.judgements if each.verdict is Verdict.INCONCLUSIVE and each.case is not None
-        ]
+        """Return the cases that more blocks may settle, those of denominators included."""
+        open_ones = [each for each in self.judgements if each.verdict is Verdict.INCONCLUSIVE]
+        wanted = [case for each in open_ones for case in (each.case, each.against) if case is not None]
         return tuple(dict.fromkeys(wanted))
 
 
@@ -103,6 +105,7 @@ class _Test:
     reason: str
     p_confirmed: float = 1.0
     p_refuted: float = 1.0
+    against: Case | None = None
 
     @property
     def p_value(self) -> float:
@@ -141,16 +144,27 @@ def _tests(run_set: RunSet, expectation: Expectation, level: float, obstacles: M
     if expectation.metric == DISTRIBUTIONS:
         yield _count_test(run_set, expectation)
         return
-    cases = [case for case in run_set.run.cases if _matches(case, expectation)]
-    if not cases:
-        patterns = ", ".join(expectation.cases)
-        yield _Test(expectation, None, None, Verdict.INCONCLUSIVE, f"no case of this run is like {patterns}")
+    cases = [case for case in run_set.run.cases if _matches(case, expectation.cases)]
+    others = [case for case in run_set.run.cases if _matches(case, (expectation.against,))]
+    missing = [] if cases else list(expectation.cases)
+    missing += [] if others or not expectation.against else [expectation.against]
+    if missing:
+        yield _Test(expectation, None, None, Verdict.INCONCLUSIVE, f"no case of this run is like {', '.join(missing)}")
+        return
+    if len(others) > 1:
+        keys = ", ".join(case.key for case in others)
+        yield _Test(
+            expectation, None, None, Verdict.INCONCLUSIVE, f"{expectation.against} names more than one case: {keys}"
+        )
+        return
+    against = others[0] if others else None
     for case in cases:
-        yield _case_test(run_set, expectation, case, obstacles.get(case, ""), level)
+        obstacle = obstacles.get(case, "") or (obstacles.get(against, "") if against else "")
+        yield dataclasses.replace(_case_test(run_set, expectation, case, against, obstacle, level), against=against)
 
 
-def _matches(case: Case, expectation: Expectation) -> bool:
-    return any(fnmatch.fnmatchcase(case.key, pattern) for pattern in expectation.cases)
+def _matches(case: Case, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(case.key, pattern) for pattern in patterns)
 
 
 def _control_misses(run_set: RunSet, session: control.Control | None, metric: str) -> dict[Case, str]:
@@ -164,8 +178,11 @@ def _control_misses(run_set: RunSet, session: control.Control | None, metric: st
     return {}
 
 
-def _case_test(run_set: RunSet, expectation: Expectation, case: Case, obstacle: str, level: float) -> _Test:
-    found = compare_pair(run_set, case, expectation.metric, expectation.numerator, expectation.denominator, level)
+def _case_test(
+    run_set: RunSet, expectation: Expectation, case: Case, against: Case | None, obstacle: str, level: float
+) -> _Test:
+    sides = (expectation.numerator, expectation.denominator)
+    found = compare_pair(run_set, case, expectation.metric, *sides, level, against)
     if found is None:
         return _Test(expectation, case, None, Verdict.INCONCLUSIVE, "no such figure in this case")
     for side in (found.numerator, found.denominator):
@@ -209,11 +226,11 @@ def _judge(test: _Test, adjusted_p: float, level: float, test_count: int) -> Jud
     ratio = comparison.ratio if comparison else None
     if test.obstacle is not None:
         needed = MINIMUM_BLOCKS if test.obstacle is Verdict.INCONCLUSIVE and comparison and comparison.n else None
-        return Judgement(test.expectation, test.case, ratio, test.obstacle, test.reason, needed)
+        return Judgement(test.expectation, test.case, ratio, test.obstacle, test.reason, needed, test.against)
     # The equivalence test may confirm and the interval yet lie beside 1: the smaller p-value is the answer.
     if adjusted_p <= 1 - level:
         verdict = Verdict.CONFIRMED if test.p_confirmed <= test.p_refuted else Verdict.REFUTED
-        return Judgement(test.expectation, test.case, ratio, verdict, "")
+        return Judgement(test.expectation, test.case, ratio, verdict, "", None, test.against)
     assert comparison is not None
     assert comparison.log_ratio is not None
     alone = test.p_value <= 1 - level
@@ -223,7 +240,7 @@ def _judge(test: _Test, adjusted_p: float, level: float, test_count: int) -> Jud
     # As sure as the strictest of all tests must be: what is still open after Holm's first steps needs a little less.
     strictest = 1 - (1 - level) / test_count
     needed = blocks_needed(comparison.log_ratio.log_sd, _distance(test.expectation, comparison.log_ratio), strictest)
-    return Judgement(test.expectation, test.case, ratio, Verdict.INCONCLUSIVE, reason, needed)
+    return Judgement(test.expectation, test.case, ratio, Verdict.INCONCLUSIVE, reason, needed, test.against)
 
 
 def _distance(expectation: Expectation, ratio: LogRatio) -> float:
@@ -292,6 +309,7 @@ def as_data(decided: Decided) -> dict[str, Any]:
         {
             "expectation": each.expectation,
             "case": each.case.key if each.case else None,
+            "against": each.against.key if each.against else None,
             "ratio": each.ratio,
             "verdict": each.verdict,
             "reason": each.reason,

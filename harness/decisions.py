@@ -64,7 +64,7 @@ def load(path: Path) -> Decision:
 
 
 def _expectation(name: str, table: Table) -> Expectation:
-    table.allow("title", "cases", "metric", "numerator", "denominator", "published", *RULES)
+    table.allow("title", "cases", "metric", "numerator", "denominator", "published", "against", *RULES)
     metric = table.choice("metric", [*SHORT, *METRIC])
     metric = SHORT.get(metric, metric)
     given = [rule for rule in RULES if rule in table.values]
@@ -81,6 +81,7 @@ def _expectation(name: str, table: Table) -> Expectation:
         rule=RULES[given[0]],
         threshold=table.one(given[0], _above_zero),
         published=table.text("published") if "published" in table.values else "",
+        against=table.text("against") if "against" in table.values else "",
     )
 
 

@@ -301,3 +301,31 @@ def test_an_extension_goes_on_where_the_blocks_ended() -> None:
     assert {trial.block for trial in more} == {4, 5, 6}
     assert {trial.case for trial in more} == {suite.cases[0]}
     assert {trial.phase for trial in more} == {Phase.MEASURED}
+
+
+AGAINST = ('metric = "throughput"\nnumerator', 'metric = "throughput"\nagainst = "write/*"\nnumerator')
+
+
+@pytest.mark.parametrize(("speed", "said"), [(5.0, Verdict.CONFIRMED), (1.1, Verdict.REFUTED)])
+def test_the_denominator_may_be_another_case(tmp_path: Path, speed: float, said: Verdict) -> None:
+    # `theirs` runs at 1 in every case, so within the read case alone the ratio would say the same; `ours` does not.
+    both_ours = decision(tmp_path, AGAINST, ('denominator = "theirs"', 'denominator = "ours"'))
+    decided = decide.decide(run_of({READ: 2 * speed, WRITE: 2.0}), both_ours)
+    judged = decided.judgements[0]
+    assert (judged.verdict, judged.against) == (said, WRITE)
+    assert judged.ratio is not None
+    assert judged.ratio.estimate == pytest.approx(speed, rel=0.1)
+
+
+def test_an_open_comparison_of_two_cases_extends_both(tmp_path: Path) -> None:
+    both_ours = decision(tmp_path, AGAINST, ('denominator = "theirs"', 'denominator = "ours"'))
+    decided = decide.decide(run_of({READ: 4.0, WRITE: 2.0}, noise=0.1), both_ours)
+    assert decided.judgements[0].verdict is Verdict.INCONCLUSIVE
+    assert {READ, WRITE} <= set(decided.undecided_cases)
+
+
+def test_a_denominator_that_no_case_or_more_than_one_matches_is_said(tmp_path: Path) -> None:
+    chosen = decision(tmp_path, AGAINST)
+    assert "no case of this run is like write/*" in decide.decide(run_of({READ: 4.0}), chosen).judgements[0].reason
+    larger = make_case("write", size=8 * MIB)
+    assert "more than one case" in decide.decide(run_of({READ: 4.0, WRITE: 1, larger: 1}), chosen).judgements[0].reason

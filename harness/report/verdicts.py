@@ -148,6 +148,7 @@ def _judgement_row(judgement: Judgement) -> Row:
     expectation = judgement.expectation
     what = "packages" if expectation.metric == DISTRIBUTIONS else METRIC[expectation.metric].title
     label = f"{expectation.name}: {judgement.case.key}" if judgement.case else expectation.name
+    label += f" against {judgement.against.key}" if judgement.against else ""
     ratio: Cell = AbsentCell(NOTHING)
     if judgement.ratio is not None:
         ratio = RatioCell(judgement.ratio)
