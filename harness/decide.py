@@ -7,7 +7,6 @@ of a decision share one error by Holm, so that 5 % of decisions, not of lines, h
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from harness import control, validity
+from harness import control, plan, validity
 from harness.compare import FAILED_SHARE_MAX, Comparison, compare_pair
 from harness.decisions import DISTRIBUTIONS
 from harness.model import Case, Criterion, Decision, Expectation, RunSet
@@ -144,8 +143,8 @@ def _tests(run_set: RunSet, expectation: Expectation, level: float, obstacles: M
     if expectation.metric == DISTRIBUTIONS:
         yield _count_test(run_set, expectation)
         return
-    cases = [case for case in run_set.run.cases if _matches(case, expectation.cases)]
-    others = [case for case in run_set.run.cases if _matches(case, (expectation.against,))]
+    cases = [case for case in run_set.run.cases if plan.matches(case, expectation.cases)]
+    others = [case for case in run_set.run.cases if plan.matches(case, (expectation.against,))]
     missing = [] if cases else list(expectation.cases)
     missing += [] if others or not expectation.against else [expectation.against]
     if missing:
@@ -161,10 +160,6 @@ def _tests(run_set: RunSet, expectation: Expectation, level: float, obstacles: M
     for case in cases:
         obstacle = obstacles.get(case, "") or (obstacles.get(against, "") if against else "")
         yield dataclasses.replace(_case_test(run_set, expectation, case, against, obstacle, level), against=against)
-
-
-def _matches(case: Case, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(case.key, pattern) for pattern in patterns)
 
 
 def _control_misses(run_set: RunSet, session: control.Control | None, metric: str) -> dict[Case, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -81,6 +82,11 @@ def time_limit_s(case: Case) -> float:
     if OPERATIONS[case.operation].kind is Kind.FINDING:
         return FINDING_LIMIT_S
     return 60 + case.objects.total_bytes / _MIB + 0.5 * case.objects.count
+
+
+def matches(case: Case, patterns: Sequence[str]) -> bool:
+    """Tell whether one of the patterns, e.g. `read/*MiB/c8/*`, is like the case's key."""
+    return any(fnmatch.fnmatchcase(case.key, pattern) for pattern in patterns)
 
 
 def shape(case: Case) -> str:

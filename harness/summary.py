@@ -15,6 +15,7 @@ from harness.model import (
     Case,
     ClientInfo,
     Failed,
+    LoopLag,
     Measured,
     Measurement,
     Phase,
@@ -50,6 +51,10 @@ def _measured(figure: Callable[[Measurement], float | None]) -> Callable[[Record
 
 def _requested(figure: Callable[[Requests], float | None]) -> Callable[[Record], float | None]:
     return _measured(lambda m: None if m.requests is None else figure(m.requests))
+
+
+def _lag(figure: Callable[[LoopLag], float]) -> Callable[[Record], float | None]:
+    return _measured(lambda m: None if m.loop_lag is None else figure(m.loop_lag))
 
 
 def _first_byte_us(requests: Requests) -> float | None:
@@ -117,6 +122,8 @@ METRICS: tuple[Metric, ...] = (
         "down",
         _requested(_first_byte_us),
     ),
+    Metric("loop_lag_p99_us", "Event loop lag, 99th percentile", "us", "down", _lag(lambda lag: lag.p99_us)),
+    Metric("loop_lag_max_us", "Event loop lag, largest", "us", "down", _lag(lambda lag: lag.max_us)),
     Metric("harness_cpu_ns", "The harness's own CPU", "ns", "down", _measured(lambda m: m.harness_cpu_ns)),
 )
 

@@ -278,7 +278,8 @@ def test_a_bad_decision_file_is_told_with_file_and_field(tmp_path: Path, change:
 def test_every_decision_that_is_shipped_can_be_read_and_names_cases_of_its_suite() -> None:
     for path in paths.DECISIONS.glob("*.toml"):
         loaded = decisions.load(path)
-        suite = suites.load(suites.find(paths.SCENARIOS, loaded.suite), "full")
+        suite_file = suites.find(paths.SCENARIOS, loaded.suite)
+        suite = suites.load(suite_file, suites.profile_names(suite_file)[-1])
         run_set = RunSet(make_run(suite.clients, suite.cases), ())
         judged = decide.decide(run_set, loaded).judgements
         assert not [each for each in judged if "no case" in each.reason]

@@ -19,6 +19,9 @@ def arguments(connection: Any) -> dict[str, Any]:
         "max_pool_connections": connection.pool_size,
         "retries": {"mode": connection.retry_mode, "total_max_attempts": connection.retry_attempts},
     }
+    patience = {}
+    if connection.timeout_s is not None:
+        patience = {"connect_timeout": connection.timeout_s, "read_timeout": connection.timeout_s}
     endpoint = {}
     if connection.endpoint_url is not None:
         config["s3"] = {"addressing_style": "path"}
@@ -31,6 +34,7 @@ def arguments(connection: Any) -> dict[str, Any]:
         # A listing or lookup that was answered from a cache would not be one.
         "use_listings_cache": False,
         "skip_instance_cache": True,
+        **patience,
         **endpoint,
         **block,
     }
@@ -55,9 +59,10 @@ class Filesystem:
         "info": "fs.info(path) in the harness's pool of threads",
     }
 
-    def __init__(self, fs: Any, sync_fs: Any) -> None:
+    def __init__(self, fs: Any, sync_fs: Any, timeout_s: int | None) -> None:
         self.fs = fs
         self.sync_fs = sync_fs
+        self.timeout_s = timeout_s
 
     def applied(self) -> dict[str, Any]:
         """Read the settings back from the filesystem and its client."""
@@ -68,6 +73,7 @@ class Filesystem:
             "pool_size": config.max_pool_connections,
             "retry_mode": config.retries["mode"],
             "retry_attempts": config.retries["total_max_attempts"],
+            "timeout_s": None if self.timeout_s is None else config.read_timeout,
         }
 
     def warm_up(self, bucket: str, key: str) -> None:
@@ -139,15 +145,17 @@ class Sync(Filesystem):
 
     def __init__(self, connection: Any) -> None:
         fs = S3FileSystem(**arguments(connection))
-        super().__init__(fs, fs)
+        super().__init__(fs, fs, connection.timeout_s)
 
 
 class Aio(Filesystem):
     """AioS3FileSystem: batches run `batch_size` at a time."""
 
+    EVENT_LOOP = True
+
     def __init__(self, connection: Any) -> None:
         fs = AioS3FileSystem(batch_size=connection.concurrency, **arguments(connection))
-        super().__init__(fs, fs._sync_fs)
+        super().__init__(fs, fs._sync_fs, connection.timeout_s)
 
     def applied(self) -> dict[str, Any]:
         """Read the settings back; the batch size and the workers must both be the concurrency."""
@@ -155,6 +163,10 @@ class Aio(Filesystem):
         if self.fs.batch_size != settings["concurrency"]:
             settings["concurrency"] = self.fs.batch_size
         return settings
+
+    def event_loop(self) -> Any:
+        """Return the loop of fsspec's own thread, from which the workers are started."""
+        return self.fs.loop
 
     def close(self) -> None:
         """Release the filesystem's threads."""

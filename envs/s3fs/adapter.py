@@ -31,11 +31,16 @@ class S3fs:
         "info": "fs.info(path) in the harness's pool of threads",
     }
 
+    EVENT_LOOP = True
+
     def __init__(self, connection: Any) -> None:
         config: dict[str, Any] = {
             "max_pool_connections": connection.pool_size,
             "retries": {"mode": connection.retry_mode, "total_max_attempts": connection.retry_attempts},
         }
+        self.timeout_s = connection.timeout_s
+        if self.timeout_s is not None:
+            config |= {"connect_timeout": self.timeout_s, "read_timeout": self.timeout_s}
         endpoint = {}
         if connection.endpoint_url is not None:
             config["s3"] = {"addressing_style": "path"}
@@ -62,7 +67,12 @@ class S3fs:
             "pool_size": config.max_pool_connections,
             "retry_mode": config.retries["mode"],
             "retry_attempts": config.retries["total_max_attempts"],
+            "timeout_s": None if self.timeout_s is None else config.read_timeout,
         }
+
+    def event_loop(self) -> Any:
+        """Return the loop of fsspec's own thread, on which every call runs."""
+        return self.fs.loop
 
     def warm_up(self, bucket: str, key: str) -> None:
         """Look one object up."""

@@ -285,6 +285,14 @@ _COSTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("first_byte_median_us",),
         "From the end of a request to the first byte of its answer: each trial's median.",
     ),
+    (
+        "Event loop",
+        ("loop_lag_p99_us", "loop_lag_max_us"),
+        (
+            "How late a ticker on the client's event loop woke up, each trial's 99th percentile and largest: how long "
+            "something else kept the loop. Less is better."
+        ),
+    ),
     ("The harness itself", ("harness_cpu_ns",), "CPU that the harness's own process used while the window was open."),
 )
 
