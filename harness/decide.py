@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from harness import control, plan, validity
+from harness import control, plan, requirements, validity
 from harness.compare import FAILED_SHARE_MAX, Comparison, compare_pair
 from harness.decisions import DISTRIBUTIONS
 from harness.model import Case, Criterion, Decision, Expectation, RunSet
+from harness.requirements import Held, Holds
 from harness.statistics import (
     MINIMUM_BLOCKS,
     Interval,
@@ -84,6 +85,8 @@ class Decided:
     recommendation: str
     """Empty while an open criterion stands before one that holds."""
     open_because: str
+    held: tuple[Held, ...] = ()
+    """The decision's requirements, each against each client."""
 
     @property
     def undecided_cases(self) -> tuple[Case, ...]:
@@ -127,8 +130,11 @@ def decide(run_set: RunSet, decision: Decision) -> Decided:
     judgements = tuple(_judge(test, adjusted.get(id(test), 1.0), level, len(conclusive)) for test in tests)
     expectations = tuple(_over_cases(each, judgements) for each in decision.expectations)
     criteria = _criteria(decision.criteria, expectations)
-    recommendation, why_open = _recommend(decision, criteria)
-    return Decided(decision, run_set.run.id, level, looks, judgements, expectations, criteria, recommendation, why_open)
+    held = requirements.hold(run_set, decision.requirements)
+    recommendation, why_open = _recommend(decision, criteria) if criteria else _required(decision, held)
+    return Decided(
+        decision, run_set.run.id, level, looks, judgements, expectations, criteria, recommendation, why_open, held
+    )
 
 
 # --- tests -----------------------------------------------------------------------------------------------------------
@@ -295,6 +301,19 @@ def _recommend(decision: Decision, criteria: Sequence[Outcome]) -> tuple[str, st
     return decision.otherwise, ""
 
 
+def _required(decision: Decision, held: Sequence[Held]) -> tuple[str, str]:
+    """Name the clients that meet every requirement, those that break one, and those of which it can't be said."""
+    by_client = {each.client: [other.verdict for other in held if other.client == each.client] for each in held}
+    broken = [client for client, verdicts in by_client.items() if Holds.BROKEN in verdicts]
+    met = [client for client, verdicts in by_client.items() if set(verdicts) == {Holds.MET}]
+    left = [client for client in by_client if client not in {*broken, *met}]
+    told = [f"every requirement is met by {', '.join(met)}" if met else "no client meets every requirement"]
+    told += [f"one or more are broken by {', '.join(broken)}"] if broken else []
+    told += [f"of {', '.join(left)} it can't be said"] if left else []
+    words = "; ".join(told)
+    return f"{words[:1].upper()}{words[1:]}." + ("" if met else f" {decision.otherwise}"), ""
+
+
 # --- for scripts -----------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +342,7 @@ def as_data(decided: Decided) -> dict[str, Any]:
         "criteria": decided.criteria,
         "expectations": decided.expectations,
         "judgements": judgements,
+        "requirements": decided.held,
     }
     plain: dict[str, Any] = msgspec.to_builtins(document)
     return plain

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from harness.errors import BenchError, UnknownNameError
-from harness.model import Criterion, Decision, Expectation
+from harness.model import Criterion, Decision, Expectation, Requirement
 from harness.summary import METRIC
 from harness.toml import Table, as_text, open_toml
 
@@ -42,13 +42,17 @@ def of_suite(folder: Path, suite: str) -> list[Path]:
 
 def load(path: Path) -> Decision:
     top = open_toml(path)
-    top.allow("name", "question", "suite", "otherwise", "expectation", "criterion")
+    top.allow("name", "question", "suite", "otherwise", "expectation", "criterion", "requirement")
     if top.text("name") != path.stem:
         raise top.error("name", f"must be the file's name, {path.stem!r}, not {top.text('name')!r}")
-    expectations = tuple(_expectation(name, table) for name, table in top.tables("expectation").items())
+    requirements = _requirements(top)
+    # A decision that only requires something asks nothing of speed.
+    is_asked = not requirements or "expectation" in top.values
+    tables = top.tables("expectation") if is_asked else {}
+    expectations = tuple(_expectation(name, table) for name, table in tables.items())
     known = [each.name for each in expectations]
     criteria: list[Criterion] = []
-    for name, table in top.tables("criterion").items():
+    for name, table in (top.tables("criterion") if is_asked else {}).items():
         if name in known:
             raise top.error(f"criterion.{name}", "another expectation or criterion has this name")
         criteria.append(_criterion(name, table, known))
@@ -60,6 +64,22 @@ def load(path: Path) -> Decision:
         expectations=expectations,
         criteria=tuple(criteria),
         otherwise=top.text("otherwise"),
+        requirements=requirements,
+    )
+
+
+def _requirements(top: Table) -> tuple[Requirement, ...]:
+    tables = top.tables("requirement") if "requirement" in top.values else {}
+    for table in tables.values():
+        table.allow("title", "cases", "broken_by")
+    return tuple(
+        Requirement(
+            name=name,
+            title=table.text("title"),
+            cases=table.many("cases", as_text),
+            broken_by=table.many("broken_by", as_text) if "broken_by" in table.values else (),
+        )
+        for name, table in tables.items()
     )
 
 

@@ -16,6 +16,7 @@ from harness.decide import decide
 from harness.errors import BenchError, InvalidFileError, UnknownNameError
 from harness.model import Case, Decision, Run, RunSet
 from harness.report import build, markdown, verdicts, view
+from harness.report.observations import observation_table
 from harness.statistics import Interval, Spread, median_interval
 from harness.summary import Metric, Summary, summarise
 
@@ -147,7 +148,9 @@ def _entry(run_set: RunSet, header: Header) -> str:
     run, summary = run_set.run, summarise(run_set)
     whole = build.build(run_set)
     whole = replace(whole, sections=(*_verdict_sections(run_set, header), *whole.sections))
-    main = build.throughput_table(summary, _main_cases(run))
+    cases = _main_cases(run)
+    tables = (build.throughput_table(summary, cases), observation_table(summary, cases))
+    main = "\n\n".join(markdown.table(each) for each in tables if each.rows)
     folder = f"../reports/{run.id}/report.md"
     blocks = (
         _header_line(header),
@@ -155,7 +158,7 @@ def _entry(run_set: RunSet, header: Header) -> str:
         "## Main numbers",
         "Each scenario's largest case.",
         _MAIN_BEGINS,
-        markdown.table(main),
+        main,
         _MAIN_ENDS,
         f"Records: results/{markdown.escape(run.id)}. Report with figures, where it was written: {markdown.escape(folder)}.",
     )

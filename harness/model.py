@@ -506,7 +506,18 @@ class Criterion(Noun, frozen=True):
     """Empty for a criterion that only serves others."""
 
 
-class Decision(Noun, frozen=True):
+class Requirement(Noun, frozen=True):
+    """What no client may do, whatever else speaks for it."""
+
+    name: str
+    title: str
+    cases: tuple[str, ...]
+    """Patterns of case keys."""
+    broken_by: tuple[str, ...]
+    """Answers that break it; empty for every answer that is not good."""
+
+
+class Decision(Noun, frozen=True, omit_defaults=True):
     """A decision file: expectations, criteria over them in the order in which they count, and what follows otherwise."""
 
     name: str
@@ -515,6 +526,7 @@ class Decision(Noun, frozen=True):
     expectations: tuple[Expectation, ...]
     criteria: tuple[Criterion, ...]
     otherwise: str
+    requirements: tuple[Requirement, ...] = ()
 
 
 class Run(Noun, frozen=True):

@@ -18,6 +18,7 @@ from harness.model import (
     LoopLag,
     Measured,
     Measurement,
+    Observed,
     Phase,
     Record,
     Requests,
@@ -155,6 +156,10 @@ class Result:
     """By metric, what each spread is of, block by block."""
     excluded: int = 0
     """Successful trials of measured blocks that were disturbed, and therefore left out."""
+    observed: tuple[Observed, ...] = ()
+    """Answers of measured blocks: what a client does under a fault is not disturbed by a busy processor."""
+    planned: bool = True
+    """False where the run is complete, and the client takes no part in the case."""
 
     @property
     def failed(self) -> int:
@@ -212,11 +217,12 @@ def summarise(run_set: RunSet) -> Summary:
         grouped[record.trial.case, record.trial.client].append(record)
     run, disturbed = run_set.run, disturbed_blocks(run_set)
     pairs = [(case, client.name) for case in run.cases for client in run.clients]
-    results = {pair: _result(grouped[pair], disturbed) for pair in pairs}
+    complete = len(run_set.records) >= run.trial_count
+    results = {pair: _result(grouped[pair], disturbed, planned=not complete or pair in grouped) for pair in pairs}
     return Summary(run, len(run_set.records), results, disturbed)
 
 
-def _result(records: Iterable[Record], disturbed: Container[tuple[Case, int]]) -> Result:
+def _result(records: Iterable[Record], disturbed: Container[tuple[Case, int]], *, planned: bool) -> Result:
     ordered = sorted(records, key=lambda record: record.trial.sequence)
     succeeded = [r for r in ordered if r.trial.phase is Phase.MEASURED and isinstance(r.outcome, Measured)]
     counted = [r for r in succeeded if (r.trial.case, r.trial.block) not in disturbed]
@@ -232,6 +238,8 @@ def _result(records: Iterable[Record], disturbed: Container[tuple[Case, int]]) -
         spreads,
         values,
         len(succeeded) - len(counted),
+        tuple(r.outcome for r in ordered if r.trial.phase is Phase.MEASURED and isinstance(r.outcome, Observed)),
+        planned,
     )
 
 
@@ -293,4 +301,7 @@ def _result_json(summary: Summary, case: Case, client: ClientInfo) -> dict[str, 
         "metrics": result.spreads,
         "throughput_to_baseline_ratio": summary.ratio(case, client.name),
         "failures": result.failures,
+        "observed": [
+            {"answer": o.answer, "good": o.good, "evidence": o.evidence, "facts": o.facts} for o in result.observed
+        ],
     }

@@ -24,7 +24,7 @@ LAYERS = (
         "harness.cost",
     ),
     ("harness.decide",),
-    ("harness.compare", "harness.control", "harness.decisions", "harness.validity"),
+    ("harness.compare", "harness.control", "harness.decisions", "harness.requirements", "harness.validity"),
     ("harness.summary",),
     ("harness.lab", "harness.conditions", "harness.findings", "harness.records", "harness.plan", "harness.suites"),
     ("harness.toml", "harness.output"),

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from harness import control, units
 from harness import summary as summaries
-from harness.model import Case, ClientInfo, Phase, Run, RunSet
+from harness.model import Case, ClientInfo, Link, Phase, Run, RunSet
+from harness.operations import OPERATIONS, Kind
+from harness.report.observations import observation_sections
 from harness.report.view import (
     NOTHING,
     OF_TRIALS,
@@ -45,6 +47,7 @@ def build(run_set: RunSet) -> View:
     bound = store_bound(summary)
     sections = (
         _overview(summary),
+        *observation_sections(summary),
         _throughput_section(summary, bound),
         *_bound_sections(summary, bound),
         *_disturbed_sections(summary),
@@ -90,11 +93,16 @@ def _counted(count: int, noun: str) -> str:
 
 
 def link_words(run: Run) -> str:
-    link = run.link
+    """Describe the run's links, the default first."""
+    return "; ".join(map(_link_words, run.links))
+
+
+def _link_words(link: Link) -> str:
     parts = [f"{link.delay_ms} ms before each answer"] if link.delay_ms else []
     parts += [f"{link.copy_delay_ms} ms for server-side copies"] if link.copy_delay_ms else []
     if link.stream_rate_bytes_per_s is not None:
         parts.append(f"{units.rate(link.stream_rate_bytes_per_s)} per stream" + (" (scaled)" if link.scaled else ""))
+    parts += [f"{link.abort_percent} % of requests answered 503 SlowDown"] if link.abort_percent else []
     return f"{link.name}: {', '.join(parts) or 'no delay, no limit'}"
 
 
@@ -102,7 +110,8 @@ def link_words(run: Run) -> str:
 
 
 def _throughput_section(summary: Summary, bound: Collection[Case]) -> Section:
-    return Section("Throughput", tables=(throughput_table(summary, summary.run.cases, bound),))
+    table = throughput_table(summary, summary.run.cases, bound)
+    return Section("Throughput", tables=(table,) if table.rows else ())
 
 
 def _bound_sections(summary: Summary, bound: Mapping[Case, str]) -> Iterator[Section]:
@@ -158,7 +167,8 @@ def _ratio_cells(ratios: Sequence[control.Ratio], columns: Sequence[str]) -> tup
 
 
 def throughput_table(summary: Summary, cases: Sequence[Case], bound: Collection[Case] = ()) -> Table:
-    rows = [row for case in cases for row in _throughput_rows(summary, case, case in bound)]
+    timed = [case for case in cases if OPERATIONS[case.operation].kind is not Kind.FINDING]
+    rows = [row for case in timed for row in _throughput_rows(summary, case, case in bound)]
     caption = f"{OF_TRIALS} More is better. "
     if summary.has_baseline:
         caption += f"The ratio to {summary.run.baseline}, e.g. 2.3x, is a ratio of medians, no interval; "
@@ -225,7 +235,8 @@ def _cell(result: Result, metric: Metric, client: ClientInfo, scale: Scale | Non
         return FailedCell(result.failed)
     if result.excluded and not result.measured:
         return AbsentCell(f"disturbed ({result.excluded})")
-    return AbsentCell(NOTHING if client.role == "null" or result.measured else "not run")
+    is_told = client.role == "null" or result.measured or result.observed or not result.planned
+    return AbsentCell(NOTHING if is_told else "not run")
 
 
 # --- cost ------------------------------------------------------------------------------------------------------------
@@ -237,10 +248,11 @@ def _cpu(summary: Summary, case: Case) -> Metric:
 
 
 def _terminal_cost(summary: Summary) -> Section:
-    rows = [row for case in summary.run.cases for row in _cost_rows(summary, case)]
+    timed = [case for case in summary.run.cases if OPERATIONS[case.operation].kind is not Kind.FINDING]
+    rows = [row for case in timed for row in _cost_rows(summary, case)]
     caption = f"{OF_TRIALS} Less is better."
     table = Table("CPU, memory, threads", caption, "client", ("CPU", "peak RSS", "threads"), tuple(rows))
-    return Section("Cost", place="terminal", tables=(table,))
+    return Section("Cost", place="terminal", tables=(table,) if rows else ())
 
 
 def _cost_rows(summary: Summary, case: Case) -> Iterator[Row]:
@@ -252,6 +264,7 @@ def _cost_rows(summary: Summary, case: Case) -> Iterator[Row]:
             for metric, scale in zip(metrics, scales, strict=True)
         )
         for client in summary.clients
+        if summary.results[case, client.name].planned
     }
     n = usual_n(cell for row in cells.values() for cell in row)
     group = plain(summary.label(case)) + (f", n={n}" if n else "")

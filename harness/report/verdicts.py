@@ -18,6 +18,7 @@ from harness.report.view import (
     TextCell,
     plain,
 )
+from harness.requirements import Held
 from harness.summary import METRIC
 from harness.units import count, number
 
@@ -117,12 +118,42 @@ def decision_sections(decided: Decided) -> tuple[Section, ...]:
     looks = f" Each of {decided.looks} looks at {decided.level:.1%}." if decided.looks > 1 else ""
     caption = f"Geometric mean ratio of paired blocks with its {decided.level:.1%} interval; verdicts share one error (Holm).{looks}"
     table = Table("Expectations", caption, "expectation", ("ratio", "verdict"), rows, stacked=True)
+    of_speed = (Section("Criteria", tables=(_criteria_table(decided),)), Section("Expectations", tables=(table,)))
     return (
         Section("Decision", paragraphs=(plain(decided.decision.question), plain(answer))),
-        Section("Criteria", tables=(_criteria_table(decided),)),
-        Section("Expectations", tables=(table,)),
+        *_requirement_sections(decided.held),
+        *(of_speed if decided.decision.expectations else ()),
         *_open_sections(decided),
     )
+
+
+def _requirement_sections(held: Sequence[Held]) -> Iterator[Section]:
+    if not held:
+        return
+    clients = tuple(dict.fromkeys(each.client for each in held))
+    cells = {(each.requirement.name, each.client): each for each in held}
+    rows = [
+        Row(plain(each.title), tuple(TextCell(_held_words(cells[each.name, client])) for client in clients))
+        for each in dict.fromkeys(one.requirement for one in held)
+    ]
+    caption = "Of n answers. One bad answer breaks a requirement, however many are good."
+    table = Table("Requirements", caption, "requirement", tuple(map(plain, clients)), tuple(rows))
+    shown = [
+        Row(plain(f"{each.client}: {each.requirement.title}"), (TextCell(plain(_where_and_why(each))),))
+        for each in held
+        if each.reason
+    ]
+    evidence = Table("What breaks them", "", "client, requirement", ("evidence",), tuple(shown))
+    yield Section("Requirements", tables=(table, evidence) if shown else (table,))
+
+
+def _held_words(held: Held) -> str:
+    share = f"{held.broken} of {held.n}" if held.broken else f"n={held.n}"
+    return f"{held.verdict}, {share}"
+
+
+def _where_and_why(held: Held) -> str:
+    return f"{held.case.key}: {held.reason}" if held.case else held.reason
 
 
 def _criteria_table(decided: Decided) -> Table:
