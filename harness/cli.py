@@ -290,6 +290,25 @@ def run_coupling(
     commands.run_coupling(package=package, subpackage=subpackage, as_json=as_json, envs=envs)
 
 
+@app.command("explain")
+def explain_trials(
+    run_name: RunArgument,
+    case: Annotated[
+        str, typer.Argument(metavar="CASE", help="A case's key, its scenario's name, or a pattern that fits one case.")
+    ],
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="A client of the run.")],
+    as_json: JsonOption = False,
+    figure: Annotated[Path | None, typer.Option("--figure", help="Draw the requests into this PNG file.")] = None,
+    results: ResultsOption = paths.RESULTS,
+) -> None:
+    """Say from the link's log what a client did, request by request, and what most likely bounds it."""
+    from harness import run_commands
+
+    run_commands.explain_trials(
+        run_name=run_name, case=case, client=client, as_json=as_json, figure=figure, results=results
+    )
+
+
 @history_app.command("add")
 def history_add(
     run_name: RunArgument,

@@ -56,8 +56,9 @@ from harness.summary import METRIC, METRICS, Metric
 
 JSON_VERSION = 1
 
-NOT_COMPARED = frozenset({"harness_cpu_ns", "requests_per_s"})
-"""The first is the harness's own. The second tells how near a case is to the store's ceiling: more is no merit."""
+NOT_COMPARED = frozenset({"harness_cpu_ns", "requests_per_s", "list_price_usd_per_million"})
+"""The first is the harness's own. The second tells how near a case is to the store's ceiling: more is no merit. The
+third follows from the requests, which are compared."""
 
 COMPARED: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.name not in NOT_COMPARED)
 

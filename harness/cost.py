@@ -9,10 +9,8 @@ import msgspec
 from harness.lab.dataset import COPIES
 from harness.model import Case, Trial
 from harness.operations import OPERATIONS, Leaves, Source
+from harness.prices import requests_usd
 
-# Amazon S3 Standard, us-east-1, list prices of November 2026 in dollars for one request.
-WRITE_REQUEST_USD = 0.005 / 1000
-READ_REQUEST_USD = 0.0004 / 1000
 DEFAULT_BLOCK_BYTES = 8 << 20
 
 
@@ -25,7 +23,7 @@ class Estimate(msgspec.Struct, frozen=True):
     @property
     def usd(self) -> float:
         """Requests alone: in the bucket's own region transfer is free."""
-        return self.write_requests * WRITE_REQUEST_USD + self.read_requests * READ_REQUEST_USD
+        return requests_usd({"write": self.write_requests, "read": self.read_requests})
 
 
 def estimate(trials: Sequence[Trial]) -> Estimate:

@@ -197,7 +197,7 @@ class FirstByte(Noun, frozen=True):
     max_us: int
 
 
-class Requests(Noun, frozen=True):
+class Requests(Noun, frozen=True, omit_defaults=True):
     """What a client really sent in the timed window, from the link's access log."""
 
     by_method_and_status: dict[str, int]
@@ -209,6 +209,8 @@ class Requests(Noun, frozen=True):
     connection_count: int
     in_flight_peak: int
     first_byte: FirstByte | None
+    by_price: dict[str, int] | None = None
+    """By class of their list price (`harness.prices`); None in records from before they were told apart."""
 
     @property
     def total(self) -> int:

@@ -340,3 +340,33 @@ def outliers(values: Sequence[float], limit: float = 3.0) -> tuple[int, ...]:
     deviations = [abs(value - middle) for value in logs]
     allowed = limit * MAD_TO_SD * median(deviations)
     return tuple(place for place, deviation in enumerate(deviations) if deviation > allowed)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Of a line through points, with its t interval; `n` points."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+
+
+def slope_interval(places: Sequence[float], values: Sequence[float], level: float = LEVEL) -> Slope:
+    """Return the least-squares slope of `values` over `places`.
+
+    Its standard error is sqrt(sum of squared residuals / (n - 2) / sum of squared deviations of the places), on n - 2
+    degrees of freedom (Draper and Smith, Applied Regression Analysis, section 1.4).
+    Raises ValueError for fewer than 3 points, and where all places are the same.
+    """
+    n = len(places)
+    if n != len(values) or n < 3 or len(set(places)) < 2:
+        raise ValueError("a slope with an interval needs 3 points or more, at 2 places or more")
+    place_mean, value_mean = sum(places) / n, sum(values) / n
+    deviations = [place - place_mean for place in places]
+    square_sum = sum(deviation**2 for deviation in deviations)
+    slope = sum(d * (value - value_mean) for d, value in zip(deviations, values, strict=True)) / square_sum
+    residuals = [value - value_mean - slope * deviation for deviation, value in zip(deviations, values, strict=True)]
+    error = math.sqrt(sum(residual**2 for residual in residuals) / (n - 2) / square_sum)
+    margin = _t_quantile((1 + _checked_level(level)) / 2, n - 2) * error
+    return Slope(slope, slope - margin, slope + margin, n)

@@ -26,6 +26,7 @@ from harness.model import (
     RunSet,
     Unsupported,
 )
+from harness.prices import requests_usd
 from harness.statistics import Spread, spread
 from harness.units import GIB
 
@@ -113,6 +114,13 @@ METRICS: tuple[Metric, ...] = (
         "requests_per_s",
         "up",
         _measured(lambda m: m.requests.total * 1e9 / m.wall_ns if m.requests else None),
+    ),
+    Metric(
+        "list_price_usd_per_million",
+        "List price of its requests, for a million such operations",
+        "usd_per_million",
+        "down",
+        _requested(lambda r: None if r.by_price is None else requests_usd(r.by_price) * 1e6),
     ),
     Metric("connection_count", "Connections", "count", "down", _requested(lambda r: r.connection_count)),
     Metric("in_flight_peak", "In flight, peak", "count", "up", _requested(lambda r: r.in_flight_peak)),

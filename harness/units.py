@@ -30,6 +30,7 @@ _LADDERS: dict[str, tuple[Scale, ...]] = {
     "us": (Scale("µs", 1), Scale("ms", 1e3), Scale("s", 1e6)),
     "ns_per_gib": _times("/GiB"),
     "ns_per_object": _times("/object"),
+    "usd_per_million": (Scale("USD/million", 1),),
     "count": (Scale("", 1),),
 }
 

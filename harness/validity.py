@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from harness import units
 from harness.model import Case
+from harness.operations import OPERATIONS, Kind, Leaves
 from harness.summary import Summary
 
 BOUND_SHARE = 0.9
 """A case in which a client comes within 10 % of the store's ceiling measures the store."""
-
-DOWNLOADS = frozenset({"read", "get_file", "cat", "get"})
-UPLOADS = frozenset({"write", "put_file", "pipe", "put"})
-LOOKS = frozenset({"find", "info"})
 
 
 def store_bound(summary: Summary) -> dict[Case, str]:
@@ -24,12 +21,19 @@ def _reason(summary: Summary, case: Case) -> str:
     ceilings = summary.run.ceilings
     if ceilings is None:
         return ""
-    if case.operation in DOWNLOADS | UPLOADS:
-        ceiling = ceilings.download_bytes_per_s if case.operation in DOWNLOADS else ceilings.upload_bytes_per_s
+    operation = OPERATIONS[case.operation]
+    if operation.kind is Kind.FINDING:
+        return ""
+    downloads, looks = (
+        operation.leaves in {Leaves.BYTES, Leaves.FILES},
+        operation.leaves in {Leaves.NAMES, Leaves.SIZES},
+    )
+    if operation.moves and not operation.copies:
+        ceiling = ceilings.download_bytes_per_s if downloads else ceilings.upload_bytes_per_s
         client, rate = _fastest(summary, case, "throughput_bytes_per_s")
         if rate >= BOUND_SHARE * ceiling:
             return f"{client} moves {units.rate(rate)}, {rate / ceiling:.0%} of the {units.rate(ceiling)} that the store gives at most"
-    ceiling = ceilings.gets_per_s if case.operation in DOWNLOADS | LOOKS else ceilings.puts_per_s
+    ceiling = ceilings.gets_per_s if downloads or looks else ceilings.puts_per_s
     client, rate = _fastest(summary, case, "requests_per_s")
     if rate >= BOUND_SHARE * ceiling:
         return f"{client} sends {rate:.0f} requests/s, {rate / ceiling:.0%} of the {ceiling} that the store answers at most"

@@ -13,7 +13,7 @@ from harness import paths
 HARNESS = paths.ROOT / "harness"
 LAYERS = (
     ("harness.cli",),
-    ("harness.commands",),
+    ("harness.commands", "harness.run_commands"),
     (
         "harness.run",
         "harness.manifest",
@@ -23,12 +23,21 @@ LAYERS = (
         "harness.console",
         "harness.cost",
     ),
-    ("harness.decide",),
+    ("harness.curves",),
+    ("harness.decide", "harness.explain"),
     ("harness.compare", "harness.control", "harness.decisions", "harness.requirements", "harness.validity"),
     ("harness.summary",),
     ("harness.lab", "harness.conditions", "harness.findings", "harness.records", "harness.plan", "harness.suites"),
     ("harness.toml", "harness.output"),
-    ("harness.statistics", "harness.units", "harness.model", "harness.operations", "harness.errors", "harness.paths"),
+    (
+        "harness.statistics",
+        "harness.units",
+        "harness.model",
+        "harness.operations",
+        "harness.prices",
+        "harness.errors",
+        "harness.paths",
+    ),
 )
 WITHIN_A_LAYER = {("harness.history", "harness.report")}
 """Rooms beside each other that may look in: an entry is a report's Markdown."""

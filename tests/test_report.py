@@ -14,7 +14,7 @@ from rich.console import Console
 from harness.model import Failed, FailureKind, RunSet, Unsupported
 from harness.report import markdown, terminal, view, write_report
 from harness.report.build import build
-from harness.report.view import FailedCell, SpreadCell, Table, UnsupportedCell
+from harness.report.view import FailedCell, Figure, SpreadCell, Table, UnsupportedCell
 from tests.factories import make_case, make_client, make_measured, make_run_set, realistic_run_set
 
 HOSTILE = "a|b\n# c `d` <img src=x onerror=y> [e](http://f) ***g*** \x1b[31mred\x1b[0m \\| \u202eh"
@@ -245,7 +245,8 @@ def test_a_report_links_figures_that_are_there(tmp_path: Path) -> None:
 
 
 def test_a_figure_shows_no_point_where_nothing_was_measured() -> None:
-    figures = [figure for section in build(realistic_run_set()).sections for figure in section.figures]
+    found = [figure for section in build(realistic_run_set()).sections for figure in section.figures]
+    figures = [figure for figure in found if isinstance(figure, Figure)]
     throughput = next(figure for figure in figures if figure.name == "rm").rows[0][1][0]
     remarks = {point.client: point.remark for point in throughput.points if point.spread is None}
     assert remarks == {"floor": "unsupported", "null": "moves nothing"}

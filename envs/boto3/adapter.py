@@ -5,7 +5,6 @@ Beside it, boto3 under asyncio by `to_thread`, and other ways to use it.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import time
@@ -408,7 +407,11 @@ class ToThread(Boto3Threads):
     EVENT_LOOP = True
 
     def __init__(self, connection: Any) -> None:
+        # Imported here: boto3 alone doesn't need it, and its 2 MiB would be taken for boto3's.
+        import asyncio
+
         super().__init__(connection)
+        self.asyncio = asyncio
         self.loop = asyncio.new_event_loop()
         self.concurrency = connection.concurrency
 
@@ -421,13 +424,13 @@ class ToThread(Boto3Threads):
         return self.loop.run_until_complete(self._cat(job))
 
     async def _cat(self, job: Any) -> list[bytes]:
-        semaphore = asyncio.Semaphore(self.concurrency)
+        semaphore = self.asyncio.Semaphore(self.concurrency)
 
         async def read(key: str) -> bytes:
             async with semaphore:
-                return await asyncio.to_thread(self._read, job.bucket, key)
+                return await self.asyncio.to_thread(self._read, job.bucket, key)
 
-        return list(await asyncio.gather(*map(read, job.keys)))
+        return list(await self.asyncio.gather(*map(read, job.keys)))
 
     def close(self) -> None:
         """Free threads, connections and the loop."""

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -26,6 +27,7 @@ from harness.lab.embedded import program
 from harness.lab.ports import LOOPBACK, free_ports
 from harness.lab.session import Session, stop_process
 from harness.model import SCHEMA_VERSION, FirstByte, Link, Requests, SentRequest, Trace
+from harness.prices import class_of
 
 START_LIMIT_S = 30.0
 MARK_LIMIT_S = 10.0
@@ -287,10 +289,8 @@ def _what(path: str) -> str:
 
 def summarise(entries: Sequence[Entry]) -> Requests:
     """Count what a client sent."""
-    counts: dict[str, int] = {}
-    for entry in entries:
-        name = f"{entry.method or '?'} {entry.status}"
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(f"{entry.method or '?'} {entry.status}" for entry in entries)
+    prices = Counter(class_of(entry.method or "?", _what(entry.path or "")) for entry in entries)
     return Requests(
         by_method_and_status=dict(sorted(counts.items())),
         received_bytes=sum(entry.received_bytes for entry in entries),
@@ -298,6 +298,7 @@ def summarise(entries: Sequence[Entry]) -> Requests:
         connection_count=len({entry.connection for entry in entries}),
         in_flight_peak=_in_flight_peak(entries),
         first_byte=_first_byte(entries),
+        by_price=dict(sorted(prices.items())),
     )
 
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness import control, units
+from harness import control, prices, units
 from harness import summary as summaries
 from harness.model import Case, ClientInfo, Link, Phase, Run, RunSet
 from harness.operations import OPERATIONS, Kind
+from harness.report.curves import curve_sections
 from harness.report.observations import observation_sections
 from harness.report.view import (
     NOTHING,
@@ -48,6 +49,7 @@ def build(run_set: RunSet) -> View:
     sections = (
         _overview(summary),
         *observation_sections(summary),
+        *curve_sections(run_set, summary),
         _throughput_section(summary, bound),
         *_bound_sections(summary, bound),
         *_disturbed_sections(summary),
@@ -291,6 +293,11 @@ _COSTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("Threads", ("threads_peak",), "Most threads of the client's process in the window. Less is better."),
     ("Requests", ("requests_total",), "What a client really sent in the window, as the link saw it."),
+    (
+        "List price",
+        ("list_price_usd_per_million",),
+        f"Of the requests of one such operation, times a million. {prices.DATED}. Less is better.",
+    ),
     ("Connections", ("connection_count",), "Connections that carried them."),
     ("Requests in flight", ("in_flight_peak",), "Most at one time, as the link saw it."),
     (

@@ -189,13 +189,33 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Line:
+    client: str
+    points: tuple[tuple[int, Spread], ...]
+    knee: int
+    """The place that is marked."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A line a client over a quantity that doubles."""
+
+    name: str
+    title: str
+    caption: str
+    across: str
+    up: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
 class Section:
     title: str
     place: Place = "everywhere"
     paragraphs: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[Note, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Figure | Chart, ...] = ()
 
     @property
     def says_something(self) -> bool:
